@@ -1,0 +1,1 @@
+"""rota: a multi-tenant, distributed job scheduler on PostgreSQL."""

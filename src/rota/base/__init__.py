@@ -1,0 +1,1 @@
+"""Words and means that every stage shares; knows no stage."""
