@@ -46,7 +46,7 @@ crash: setup ## the tests that kill real processes
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "crash and not soak" $(ARGS)
 
 sim: setup ## many seeds of the deterministic simulation (ARGS="--seeds 2000")
-	@exec $(BIN)/python -m rota.simulation $(ARGS)
+	@exec $(BIN)/python -m rota.sim $(ARGS)
 
 soak: setup ## the long forms of the tests (minutes to hours)
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m soak --timeout 3600 $(ARGS)

@@ -21,12 +21,25 @@ ADDRESS = re.compile(r"https?://|^--|file:|@\s", re.MULTILINE)
 def write_lock(name: str, what: str, extras: list[str], options: list[str]) -> None:
     """Compile one lock file in place, so that unchanged pins are kept."""
     path = ROOT / name
-    command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--universal", "--python-version", "3.11"]
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "compile",
+        "pyproject.toml",
+        "--universal",
+        "--python-version",
+        "3.11",
+    ]
     command += ["--generate-hashes", "--no-header", "--no-emit-index-url", "--no-annotate", "--quiet"]
-    subprocess.run([*command, *extras, *options, "--output-file", name], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*command, *extras, *options, "--output-file", name], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
+    )
     body = path.read_text()
     if found := ADDRESS.search(body):
-        sys.exit(f"{name} holds an address or an option near {body[found.start() : found.start() + 60]!r}: not written for others")
+        near = body[found.start() : found.start() + 60]
+        sys.exit(f"{name} holds an address or an option near {near!r}: not written for others")
     path.write_text(HEADER.format(what=what) + body)
 
 

