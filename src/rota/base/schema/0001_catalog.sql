@@ -47,6 +47,15 @@ CREATE TABLE tenants (
     created_at        timestamptz NOT NULL DEFAULT now()
 );
 
+-- How many schedules a tenant has that are active or paused, written by the statements that write schedules. Counted in
+-- 16 rows, by connection, so that concurrent creates of one tenant do not wait for one row; the sum is the count.
+CREATE TABLE tenant_usage (
+    tenant_id   bigint NOT NULL,
+    slot        smallint NOT NULL,
+    n_schedules bigint NOT NULL,
+    PRIMARY KEY (tenant_id, slot)
+) WITH (fillfactor = 50);
+
 CREATE TABLE api_keys (
     key_id       text PRIMARY KEY,                     -- the public part of the key
     tenant_id    bigint NOT NULL REFERENCES tenants,
@@ -87,6 +96,7 @@ CREATE TABLE audit_trail (
     before      jsonb,
     after       jsonb
 );
+CREATE INDEX audit_trail_tenant ON audit_trail (tenant_id, audit_id);
 CREATE INDEX audit_trail_object ON audit_trail (tenant_id, object_id, audit_id);
 CREATE INDEX audit_trail_actor ON audit_trail (tenant_id, actor_id, audit_id);
 
@@ -197,6 +207,7 @@ CREATE TABLE schedules (
     name         text NOT NULL,
     group_name   text NOT NULL DEFAULT '',
     labels       jsonb NOT NULL DEFAULT '{}',
+    calendar_name text,                                -- the day list that its cadence leaves out
     paused_until timestamptz,
     pause_reason text,
     set_aside    text,                                 -- why it is not planned although active
@@ -213,10 +224,19 @@ CREATE INDEX schedules_plan_once ON schedules (shard, fire_at)
 CREATE INDEX schedules_tenant ON schedules (tenant_id, schedule_id);
 CREATE INDEX schedules_name ON schedules (tenant_id, name, schedule_id);
 CREATE INDEX schedules_group ON schedules (tenant_id, group_name, schedule_id) WHERE group_name <> '';
-CREATE INDEX schedules_labels ON schedules USING gin (labels jsonb_path_ops) WHERE labels <> '{}';
+CREATE INDEX schedules_calendar ON schedules (tenant_id, calendar_name, schedule_id) WHERE calendar_name IS NOT NULL;
 CREATE INDEX schedules_not_active ON schedules (tenant_id, state, schedule_id) WHERE state <> 'active';
 CREATE INDEX schedules_paused_until ON schedules (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX schedules_ending ON schedules (active_until) WHERE state = 'active' AND active_until IS NOT NULL;
+
+-- The labels of schedules, one row each as 'key=value': a page of those with a label is one range of the key, however
+-- many there are and whoever else uses the same label.
+CREATE TABLE schedule_labels (
+    tenant_id   bigint NOT NULL,
+    label       text NOT NULL,
+    schedule_id uuid NOT NULL,
+    PRIMARY KEY (tenant_id, label, schedule_id)
+);
 
 -- Every version of every schedule, append only: what workers run (target, payload) and what the audit recomputes from.
 -- A version is in force from activated_at until the activated_at of the next one.
