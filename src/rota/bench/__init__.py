@@ -1,0 +1,1 @@
+"""Measure rota on this machine, and calculate what a load needs."""
