@@ -2,7 +2,7 @@
 
 Concurrency is arrival rate times time in the system (L = lambda * W). The peak, `peak` occurrences due at one instant
 that must all have started within `within_s`, sets workers and slots; the day sets storage; the number of schedules sets
-the size of the database. Each limit is a demand over what one cell was measured to bear: the largest share breaks first.
+the size of the database. Each limit is a demand over what one cell was measured to bear; the largest share is first.
 """
 
 import math
