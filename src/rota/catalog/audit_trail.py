@@ -1,0 +1,95 @@
+"""Who changed what, when and why: entries are only ever added, in the transaction of the change they tell of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota.base.db import Executor, load_queries
+from rota.base.json import dump_json, load_json
+from rota.base.model import Actor, TenantId
+
+_QUERIES = load_queries(__file__, "audit_trail.sql")
+_NEWEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change to one object. before and after hold what differs, without secrets."""
+
+    tenant_id: TenantId
+    action: str
+    object_kind: str
+    object_id: str
+    before: Mapping[str, object] | None = None
+    after: Mapping[str, object] | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of the trail, as read. at is the cell's time in UTC."""
+
+    audit_id: int
+    at: datetime
+    tenant_id: TenantId
+    actor_kind: str
+    actor_id: str
+    action: str
+    object_kind: str
+    object_id: str
+    reason: str | None
+    request_id: str | None
+    node: str | None
+    before: object
+    after: object
+
+
+async def record(tx: Executor, actor: Actor, change: Change) -> None:
+    """Add the entry of one change."""
+    await record_many(tx, actor, (change,))
+
+
+async def record_many(tx: Executor, actor: Actor, changes: Sequence[Change]) -> None:
+    """Add the entries of many changes by one actor, in one statement. A change without a reason has the actor's."""
+    if not changes:
+        return
+    n = len(changes)
+    await tx.execute(
+        _QUERIES["audit_record"],
+        [change.tenant_id for change in changes],
+        [actor.kind] * n,
+        [actor.id] * n,
+        [change.action for change in changes],
+        [change.object_kind for change in changes],
+        [change.object_id for change in changes],
+        [change.reason or actor.reason or None for change in changes],
+        [actor.request_id or None] * n,
+        [actor.node or None] * n,
+        [None if change.before is None else dump_json(change.before, lossy=True) for change in changes],
+        [None if change.after is None else dump_json(change.after, lossy=True) for change in changes],
+    )
+
+
+async def list_entries(
+    db: Executor,
+    tenant_id: TenantId,
+    *,
+    object_id: str | None = None,
+    actor_id: str | None = None,
+    action: str | None = None,
+    before_id: int | None = None,
+    limit: int = 100,
+) -> list[Entry]:
+    """The newest entries first, those older than before_id if it is given. One of object_id and actor_id may be."""
+    start = _NEWEST if before_id is None else before_id
+    if object_id is not None:
+        rows = await db.fetch(_QUERIES["audit_list_of_object"], tenant_id, start, limit, action, object_id)
+    elif actor_id is not None:
+        rows = await db.fetch(_QUERIES["audit_list_of_actor"], tenant_id, start, limit, action, actor_id)
+    else:
+        rows = await db.fetch(_QUERIES["audit_list"], tenant_id, start, limit, action)
+    return [Entry(**{**row, "before": _document(row["before"]), "after": _document(row["after"])}) for row in rows]
+
+
+def _document(text: str | None) -> object:
+    return None if text is None else load_json(text)

@@ -1,0 +1,42 @@
+"""One row a distinct set of policies, shared by all schedules that have it; rows never change."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from rota.base.db import Executor, load_queries
+from rota.base.json import dump_json, load_json
+from rota.base.model import Policy, PolicyId
+
+_QUERIES = load_queries(__file__, "policies.sql")
+_MS = timedelta(milliseconds=1)
+
+
+async def ensure_policies(db: Executor, policies: Iterable[Policy]) -> dict[bytes, PolicyId]:
+    """The row of each policy, by Policy.digest(); those that are missing are added. See ensure_cadences on when."""
+    by_digest = {policy.digest(): policy for policy in set(policies)}
+    found = await _find(db, list(by_digest))
+    missing = sorted(by_digest.keys() - found.keys())
+    if missing:
+        new = [by_digest[digest] for digest in missing]
+        lateness = [policy.misfire.max_lateness for policy in new]
+        await db.execute(
+            _QUERIES["policy_insert"],
+            missing,
+            [dump_json(policy.to_json()) for policy in new],
+            [policy.window // _MS for policy in new],
+            [str(policy.misfire.policy) for policy in new],
+            [None if longest is None else longest // _MS for longest in lateness],
+            [policy.misfire.max_catch_up for policy in new],
+        )
+        found |= await _find(db, missing)
+    return found
+
+
+async def get_policies(db: Executor, policy_ids: Iterable[PolicyId]) -> dict[PolicyId, Policy]:
+    """The policies with these ids."""
+    rows = await db.fetch(_QUERIES["policy_get"], list(policy_ids))
+    return {row["policy_id"]: Policy.from_json(load_json(row["document"])) for row in rows}
+
+
+async def _find(db: Executor, digests: list[bytes]) -> dict[bytes, PolicyId]:
+    return {row["digest"]: row["policy_id"] for row in await db.fetch(_QUERIES["policy_find"], digests)}
