@@ -12,7 +12,6 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 ARGS ?=
 PYTEST := $(BIN)/python -m pytest
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 
 .PHONY: help setup dev test check crash sim soak bench docs lock clean
 
@@ -21,12 +20,11 @@ help: ## list the targets
 
 setup: $(READY) ## make .venv with everything, console script included
 
-$(READY): requirements-dev.lock pyproject.toml
+$(READY): requirements-dev.lock pyproject.toml scripts/install.py
 	@test -n "$(PYTHON)" || { echo "rota needs Python 3.11 or newer on the PATH (or: make setup PYTHON=/path/to/python3)" >&2; exit 1; }
 	@test -x $(BIN)/python && $(BIN)/python -c 'import pip' 2>/dev/null || "$(PYTHON)" -m venv --clear $(VENV)
 	@echo "installing into $(VENV)"
-	@$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
-	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@$(BIN)/python scripts/install.py
 	@touch $@
 
 dev: setup ## run everything on an embedded PostgreSQL (ARGS="--port 8080")
