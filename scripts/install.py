@@ -1,7 +1,7 @@
 """Install requirements-dev.lock and rota itself (editable) into the environment of the Python that runs this.
 
-pip installs uv, at its locked version and hash, and uv installs the rest: a third of the time pip takes. Where uv cannot
-reach what pip is configured to reach (a mirror, a certificate, a proxy), pip does all of it.
+pip installs uv, at its locked version and hash, and uv installs the rest in a third of the time pip takes. Where uv
+cannot reach what pip is configured to reach (a mirror, a certificate, a proxy), pip does all of it.
 """
 
 import os
@@ -20,7 +20,7 @@ PATIENCE = {"UV_HTTP_TIMEOUT": "20", "UV_HTTP_RETRIES": "1"}  # pip is there whe
 
 def locked(name: str) -> str:
     """The lines of one package in the lock file, hashes included."""
-    found = re.search(rf"^{name}==.*(?:\\\n.*)*\n", LOCK.read_text(), re.MULTILINE)
+    found = re.search(rf"^{name}==.*\n(?:    --hash=.*\n)+", LOCK.read_text(), re.MULTILINE)
     if found is None:
         sys.exit(f"{LOCK.name} does not hold {name}: run `make lock`")
     return found.group(0)

@@ -6,6 +6,7 @@ import check_docs
 import check_sizes
 import install
 import lock
+import pytest
 
 
 def test_a_function_of_61_lines_is_too_long_and_one_of_60_is_not():
@@ -24,7 +25,7 @@ def test_an_sql_block_is_measured_without_the_blank_lines_after_it():
     ]
 
 
-def test_a_link_to_a_page_that_is_not_there_is_found(tmp_path: Path, monkeypatch):
+def test_a_link_to_a_page_that_is_not_there_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(check_docs, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text("[a](page.md) [b](https://example.com/x) [c](#here)\n[d](gone.md#part)\n")
