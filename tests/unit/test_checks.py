@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 import check_docs
 import check_sizes
 import install
 import lock
-import pytest
 
 
 def test_a_function_of_61_lines_is_too_long_and_one_of_60_is_not():
