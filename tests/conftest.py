@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncpg
+import hypothesis
 import pytest
 
 from support import services
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from rota.base.db import Database
 
 RUN = pytest.StashKey[Run]()
+
+# A busy machine is no failure; what failed can be repeated from the printed blob.
+hypothesis.settings.register_profile(
+    "rota", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("rota")
 
 
 def pytest_configure(config: pytest.Config) -> None:
