@@ -17,9 +17,11 @@ import structlog
 from rota.base.errors import DatabaseUnavailable
 from rota.base.queries import Queries, Query, load_queries
 
-__all__ = ["Database", "Executor", "Queries", "Query", "Row", "Transaction", "load_queries"]
+__all__ = ["Database", "Executor", "LockTimeout", "Queries", "Query", "Row", "Transaction", "load_queries"]
 
 Row: TypeAlias = asyncpg.Record
+# A lock was not to be had within the lock_timeout that the statement's own transaction has set.
+LockTimeout: TypeAlias = asyncpg.LockNotAvailableError
 T = TypeVar("T")
 
 _log = structlog.get_logger("rota.db")
