@@ -1,4 +1,4 @@
-"""The one file that imports the driver: a pool, transactions, named statements, and what to do when a connection dies.
+"""The one file that imports the driver: pool, transactions, named statements, and what to do when a connection dies.
 
 Pooled connections hold no state (no SET, LISTEN or session lock outlives a transaction), so they are not reset when they
 come back, and transaction-level poolers may stand in between. A connection that is read-only or broken is thrown away.
@@ -128,7 +128,7 @@ class Database:
         give_up_at = None if wait_s is None else loop.time() + wait_s
         wait = _FIRST_WAIT_S
         while True:
-            pool = asyncpg.create_pool(
+            pool: Any = asyncpg.create_pool(
                 dsn,
                 min_size=min_size,
                 max_size=max_size,
@@ -229,7 +229,7 @@ class Database:
         await asyncio.shield(self._pool.release(connection))
 
 
-class _Connection(asyncpg.Connection):  # type: ignore[misc]
+class _Connection(asyncpg.Connection):
     """A pooled connection that is not reset between uses: it never holds state."""
 
     def get_reset_query(self) -> str:

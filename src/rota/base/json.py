@@ -43,7 +43,8 @@ def _has_nan(value: object) -> bool:
             return any(_has_nan(item) for item in value.values())
         case list() | tuple():
             return any(_has_nan(item) for item in value)
-    return False
+        case _:
+            return False
 
 
 def _tamed(value: object, depth: int) -> object:
@@ -64,7 +65,12 @@ def _tamed(value: object, depth: int) -> object:
             return [_tamed(item, depth - 1) for item in value]
         case bytes():
             return clean_text(value.decode("utf-8", "replace"))
+        case _:
+            return _text_of(value)
+
+
+def _text_of(value: object) -> str:
     try:
         return clean_text(str(value))
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever a foreign __str__ raises
         return f"<{type(value).__name__}>"

@@ -91,7 +91,7 @@ class _Loop:
                     started = True
                 pause = await self.service.tick()
                 wait, self.error = _FIRST_WAIT_S, None
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a loop outlives whatever its tick raises
                 self.error = f"{type(error).__name__}: {error}"
                 pause = random.uniform(wait / 2, wait)  # noqa: S311 - spreads retries
                 wait = min(wait * 2, _MOST_WAIT_S)
@@ -161,12 +161,12 @@ class Supervisor:
             async with asyncio.timeout(within_s):
                 await asyncio.wait([task])
                 await service.drain()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - ending must go on
             emit(ServiceFailed(service=service.name, error=f"drain: {type(error).__name__}: {error}", retry_s=0.0))
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             try:
                 await service.stop()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - ending must go on
                 emit(ServiceFailed(service=service.name, error=f"stop: {type(error).__name__}: {error}", retry_s=0.0))

@@ -122,7 +122,7 @@ def _convert(where: str, text: str, kind: object) -> Any:
                 raise ValueError
             return lower in _TRUE
         if kind in (int, float):
-            return kind(text)  # type: ignore[operator]
+            return kind(text)
         return text
     except ValueError:
         name = getattr(kind, "__name__", str(kind))

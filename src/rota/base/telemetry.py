@@ -82,7 +82,7 @@ class ApiRequest(Event):
     method: str
     route: str
     status: int
-    duration_s: float
+    seconds: float
     request_id: str
 
 
@@ -92,8 +92,8 @@ class ApiFailed(Event):
 
     level: ClassVar[str] = "error"
     method: str
-    route: str
-    error: str
+    path: str
+    error: BaseException
     request_id: str
 
 
@@ -199,7 +199,7 @@ def emit(event: Event) -> None:
     for subscriber in tuple(_subscribers):
         try:
             subscriber(event)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - an observer must not break what it observes
             sys.stderr.write(f"rota: a telemetry subscriber failed: {type(error).__name__}: {error}\n")
 
 
@@ -242,7 +242,7 @@ def count(event: Event) -> None:
             service_failures.labels(event.service).inc()
         case ApiRequest():
             api_requests.labels(event.method, event.route, str(event.status)).inc()
-            api_latency.labels(event.route).observe(event.duration_s)
+            api_latency.labels(event.route).observe(event.seconds)
         case StaleWrite():
             stale_writes.inc()
         case LeaseExpired():
