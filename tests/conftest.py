@@ -7,19 +7,16 @@ database, so a run of pure tests never starts it.
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import asyncpg
 import hypothesis
 import pytest
 
+from rota.base.db import Database
 from support import services
 from support.databases import RUN_DIR_VARIABLE, Databases, Run, shared_server
 from support.http_target import HttpTarget
 from support.processes import Processes
-
-if TYPE_CHECKING:
-    from rota.base.db import Database
 
 RUN = pytest.StashKey[Run]()
 
@@ -88,10 +85,8 @@ async def connection(dsn: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 @pytest.fixture
-async def database(dsn: str) -> AsyncIterator["Database"]:
+async def database(dsn: str) -> AsyncIterator[Database]:
     """Our own pool on the test's database."""
-    from rota.base.db import Database
-
     made = await Database.connect(dsn, min_size=1, max_size=8)
     yield made
     await made.close()

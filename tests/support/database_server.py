@@ -7,7 +7,6 @@ killed test run leaves nothing behind.
 
 import asyncio
 import fcntl
-import importlib.util
 import shutil
 import sys
 import traceback
@@ -15,10 +14,11 @@ from pathlib import Path
 
 import asyncpg
 
+from rota.base.migrations import migrate
 from rota.embedded import EmbeddedPostgres
 
 TEMPLATE = "rota_template"
-SETTINGS = {"max_connections": "300", "shared_buffers": "128MB", "max_wal_size": "1GB", "autovacuum_naptime": "60s"}
+SETTINGS = {"max_connections": "300", "shared_buffers": "128MB", "max_wal_size": "256MB", "autovacuum_naptime": "60s"}
 
 
 def publish(path: Path, text: str) -> None:
@@ -35,10 +35,7 @@ async def make_template(dsn: str) -> None:
         await connection.execute(f"CREATE DATABASE {TEMPLATE}")
     finally:
         await connection.close()
-    if importlib.util.find_spec("rota.base.migrations"):
-        from rota.base.migrations import migrate
-
-        await migrate(dsn.replace("/rota?", f"/{TEMPLATE}?"))
+    await migrate(dsn.replace("/rota?", f"/{TEMPLATE}?"))
 
 
 async def serve(run_dir: Path) -> None:

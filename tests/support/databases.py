@@ -22,11 +22,18 @@ RUN_DIR_VARIABLE = "ROTA_TEST_RUN"
 START_WITHIN_S = 90.0
 
 
+def memory_folder() -> str | None:
+    """A folder in memory with room for the run (a database is copied in 0.02 s there, not 0.2 s), or None."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= 3 * 2**30
+    return str(memory) if roomy else None
+
+
 class Run:
     """The folder of one test run, made by pytest's first process and found by the others through the environment."""
 
     def __init__(self) -> None:
-        self.dir = Path(tempfile.mkdtemp(prefix="rota-tests-"))
+        self.dir = Path(tempfile.mkdtemp(prefix="rota-tests-", dir=memory_folder()))
         os.mkfifo(self.dir / "lifeline")
         self._lifeline = os.open(self.dir / "lifeline", os.O_RDWR | os.O_CLOEXEC)
         os.environ[RUN_DIR_VARIABLE] = str(self.dir)
