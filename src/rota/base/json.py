@@ -14,7 +14,7 @@ def load_json(text: str | bytes) -> Any:
 def dump_json(value: object, *, lossy: bool = False, sort_keys: bool = False) -> str:
     """The JSON text of a value, on one line.
 
-    Strict: raises TypeError or ValueError for what JSON or PostgreSQL cannot hold (NaN, infinities, NUL, lone surrogates).
+    Strict: TypeError or ValueError for what JSON or PostgreSQL cannot hold (NaN, infinities, NUL, lone surrogates).
     `lossy=True` never raises: such parts are replaced, unknown types become their text, depth is bounded.
     """
     options = orjson.OPT_SORT_KEYS if sort_keys else 0

@@ -203,7 +203,7 @@ class MisfirePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Full jitter: the wait after failure n is random(0, min(cap, base * 2^n)); `deadline` counts from scheduled_for."""
+    """Full jitter: the wait after failure n is random(0, min(cap, base * 2^n)). `deadline` runs from scheduled_for."""
 
     max_attempts: int = 5
     base: timedelta = timedelta(seconds=10)

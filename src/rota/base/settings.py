@@ -117,13 +117,10 @@ def _from_file(named: str | None) -> dict[str, Any]:
 def _convert(where: str, text: str, kind: object) -> Any:
     try:
         if kind is bool:
-            lower = text.strip().lower()
-            if lower not in _TRUE | _FALSE:
-                raise ValueError
-            return lower in _TRUE
+            return {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}[text.strip().lower()]
         if kind in (int, float):
             return kind(text)
         return text
-    except ValueError:
+    except (ValueError, KeyError):
         name = getattr(kind, "__name__", str(kind))
         raise ConfigError(f"{where}: expected {name}, found {text!r}") from None
