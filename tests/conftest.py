@@ -39,13 +39,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         run.end()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs a program this machine has not (see the summary's last lines)."""
+    """Mark tests/crash, and leave out what needs a program this machine has not (see the summary's last lines)."""
+    for item in items:
+        if "crash" in item.path.parts:
+            item.add_marker("crash")
     missing = services.missing()
     left_out = [item for item in items if any(item.get_closest_marker(marker) for marker in missing)]
     if left_out:
-        items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
