@@ -60,6 +60,7 @@ class Settings:
 
     # doors
     max_body_bytes: int = 1_048_576  # of one API request, bulk apart
+    max_bulk_bytes: int = 268_435_456  # of one bulk request: about a million schedules
     max_payload_bytes: int = 262_144  # of one schedule
     log_format: str = "auto"  # json, console, or auto: console on a terminal
     log_level: str = "info"

@@ -80,6 +80,13 @@ CREATE TABLE idempotency_keys (
 );
 CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 
+-- Secrets that all nodes of the cell share and nobody else: what signs the cursors of listings.
+CREATE TABLE cell_secrets (
+    name       text PRIMARY KEY,
+    secret     bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
 -- Who changed what, when and why; automatic actors are named too. Append only.
 CREATE TABLE audit_trail (
     audit_id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -45,6 +45,7 @@ CREATE TABLE backfills (
     actor        text NOT NULL
 );
 CREATE INDEX backfills_running ON backfills (created_at) WHERE state = 'running';
+CREATE INDEX backfills_tenant ON backfills (tenant_id, created_at, backfill_id);
 
 -- ---------------------------------------------------------------- occurrences that are not finished: hot and small
 -- A row is scheduled until available_at, then enqueued (nothing is written for it: the queue IS this table), running
