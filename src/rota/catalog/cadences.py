@@ -17,7 +17,7 @@ _SLACK = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cadence:
-    """A stored timing. next_fire_at is a lower bound of its fires that are not planned yet; None: it never fires again."""
+    """A stored timing. next_fire_at is a lower bound of its fires that are not planned; None: it never fires again."""
 
     cadence_id: CadenceId
     timing: Timing

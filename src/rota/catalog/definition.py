@@ -13,11 +13,11 @@ from functools import lru_cache
 import orjson
 
 from rota.base.errors import ValidationFailed
-from rota.base.model import LaneKey, Policy, TenantId
+from rota.base.model import LaneKey, Policy, TenantId, format_tenant_id
 from rota.calendar import Timing, TimingError
 from rota.catalog.fields import MASK, Fields, canonical_json, format_instant, has_nul, unsafe_member
 from rota.catalog.limits import Limit, read_limit
-from rota.catalog.policy import POLICY_MEMBERS, read_policy
+from rota.catalog.policy import POLICY_MEMBERS, policy_members, read_policy
 from rota.catalog.target import TargetSpec, mask_target, parse_target, read_target
 
 MAX_PAYLOAD_BYTES = 262_144
@@ -86,6 +86,8 @@ class Definition:
         values: dict[str, object] = {"labels": _read_labels(fields, document.get("labels"))}
         values["payload"] = _read_payload(fields, document.get("payload"), max_payload_bytes)
         _read_optional(fields, document, values)
+        if read is not None and read[0].kind == "at":
+            _refuse_for_once(fields, values)
         fields.raise_if_any()
         if name is None or read is None or policy is None or target is None:
             raise ValidationFailed(tuple(fields.errors))
@@ -107,7 +109,7 @@ class Definition:
         document["ends_at"] = None if self.ends_at is None else format_instant(self.ends_at)
         document["max_runs"] = self.max_runs
         document["calendar"] = self.calendar
-        document |= self.policy.to_json()
+        document |= policy_members(self.policy)
         document["limit"] = None if self.limit is None else self.limit.document()
         return document
 
@@ -149,7 +151,7 @@ class Definition:
 
 def default_hash_key(tenant_id: TenantId, name: str) -> str:
     """What H and the default anchor of a schedule are derived from when it is first written: its tenant and name."""
-    return f"{tenant_id}/{name}"
+    return f"{format_tenant_id(tenant_id)}/{name}"
 
 
 def merge_definition(document: Mapping[str, object], patch: Mapping[str, object]) -> dict[str, object]:
@@ -172,7 +174,8 @@ def merge_definition(document: Mapping[str, object], patch: Mapping[str, object]
 def _merge(old: object, patch: Mapping[str, object]) -> dict[str, object]:
     merged = dict(old) if isinstance(old, Mapping) else {}
     for name, value in patch.items():
-        if value is None:
+        # A lateness of null is a value of its own: never too late.
+        if value is None and name != "max_lateness":
             merged.pop(name, None)
         else:
             merged[name] = _merge(merged.get(name), value) if isinstance(value, Mapping) else value
@@ -301,3 +304,10 @@ def _read_optional(fields: Fields, document: Mapping[str, object], values: dict[
     starts_at, ends_at = values.get("starts_at"), values.get("ends_at")
     if isinstance(starts_at, datetime) and isinstance(ends_at, datetime) and ends_at < starts_at:
         fields.add("ends_at", "must not be before starts_at", document.get("ends_at"))
+
+
+def _refuse_for_once(fields: Fields, values: Mapping[str, object]) -> None:
+    if values.get("calendar") is not None:
+        fields.add("calendar", "is of no use with timing.at", hint="choose another day in timing.at")
+    if values.get("max_runs") not in {None, 1}:
+        fields.add("max_runs", "must be 1 or null with timing.at", values["max_runs"])

@@ -105,7 +105,7 @@ class Fields:
             )
             return None
         try:
-            moment = datetime.fromisoformat(value.upper().replace("Z", "+00:00")).astimezone(UTC)
+            moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
         except (ValueError, OverflowError) as reason:
             self.add(field, f"is not an instant: {reason}", value)
             return None

@@ -1,4 +1,4 @@
-"""One row a distinct place to wait (tenant, queue, priority, target, limit key, overlap), and where its late work goes."""
+"""One row a distinct place to wait (tenant, queue, priority, target, key, overlap), and where its late work goes."""
 
 import dataclasses
 from collections.abc import Collection, Iterable
@@ -20,7 +20,7 @@ class Lane:
 
 
 async def ensure_lanes(db: Executor, keys: Iterable[LaneKey]) -> dict[LaneKey, LaneId]:
-    """The lane of each key; those that are missing are added, each with its recovery lane. See ensure_cadences on when."""
+    """The lane of each key; missing ones are added, each with its recovery lane. See ensure_cadences on when."""
     wanted = set(keys)
     found = await _find(db, wanted)
     missing = wanted - found.keys()

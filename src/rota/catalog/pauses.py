@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from rota.base.db import Executor, load_queries
+from rota.base.db import Executor, Row, load_queries
 from rota.base.errors import NotFound
 from rota.base.model import Actor, TenantId
 from rota.catalog import audit_trail
@@ -85,9 +85,8 @@ async def expire_pauses(tx: Executor, actor: Actor, limit: int = 1000) -> list[P
     return ended
 
 
-def _pause(row: object) -> Pause:
-    values = dict(row)  # type: ignore[call-overload]
-    return Pause(**{**values, "scope": PauseScope(values["scope"])})
+def _pause(row: Row) -> Pause:
+    return Pause(**{**row, "scope": PauseScope(row["scope"])})
 
 
 def _change(

@@ -50,6 +50,29 @@ def _read(fields: Fields, given: Mapping[str, object]) -> Policy | None:
     return Policy(window=window, misfire=misfire, overlap=Overlap(overlap), priority=_PRIORITIES[priority], retry=retry)
 
 
+@lru_cache(maxsize=4096)
+def policy_members(policy: Policy) -> Mapping[str, object]:
+    """The policy as members of a definition, in the form that read_policy reads. Not to be changed by the reader."""
+    misfire, retry = policy.misfire, policy.retry
+    lateness = None if misfire.max_lateness is None else format_duration(misfire.max_lateness)
+    return {
+        "window": format_duration(policy.window),
+        "misfire": {
+            "policy": str(misfire.policy),
+            "max_lateness": lateness,
+            "max_catch_up": misfire.max_catch_up,
+        },
+        "overlap": str(policy.overlap),
+        "priority": policy.priority.name.lower(),
+        "retry": {
+            "max_attempts": retry.max_attempts,
+            "base": format_duration(retry.base),
+            "cap": format_duration(retry.cap),
+            "deadline": None if retry.deadline is None else format_duration(retry.deadline),
+        },
+    }
+
+
 def _read_misfire(fields: Fields, value: object) -> MisfirePolicy | None:
     document = fields.members("misfire", value, ("policy", "max_lateness", "max_catch_up"))
     if document is None:

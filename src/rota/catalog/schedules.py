@@ -3,13 +3,13 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import orjson
 
 from rota.base.db import Executor, Query, Row, load_queries
 from rota.base.errors import NotFound
-from rota.base.json import dump_json, load_json
 from rota.base.model import CadenceId, LaneId, PolicyId, ScheduleId, ScheduleState, TenantId
 from rota.catalog import limits
 from rota.catalog.definition import Definition
@@ -302,7 +302,7 @@ async def list_versions(
             document={
                 **orjson.loads(row["definition"]),
                 "target": mask_target(orjson.loads(row["target"])),
-                "payload": load_json(row["payload"] or "null"),
+                "payload": orjson.loads(row["payload"] or "null"),
             },
         )
         for row in rows
@@ -314,7 +314,7 @@ def _columns(definitions: Sequence[Definition], places: Sequence[Place]) -> tupl
     return (
         [definition.name for definition in definitions],
         [definition.group for definition in definitions],
-        [dump_json(definition.labels) if definition.labels else "{}" for definition in definitions],
+        [orjson.dumps(definition.labels).decode() for definition in definitions],
         [definition.calendar for definition in definitions],
         [place.cadence_id for place in places],
         [place.fire_at for place in places],
@@ -322,8 +322,8 @@ def _columns(definitions: Sequence[Definition], places: Sequence[Place]) -> tupl
         [place.policy_id for place in places],
         [place.active_from for place in places],
         [place.active_until for place in places],
-        [dump_json(definition.rule_document()) for definition in definitions],
-        [dump_json(definition.target.document()) for definition in definitions],
+        [orjson.dumps(definition.rule_document()).decode() for definition in definitions],
+        [orjson.dumps(definition.target.document()).decode() for definition in definitions],
         [definition.payload for definition in definitions],
     )
 
@@ -335,7 +335,7 @@ async def _put_limits(tx: Executor, tenant_id: TenantId, definitions: Sequence[D
 
 
 def _schedule(row: Row) -> Schedule:
-    values = dict(row.items())
+    values: dict[str, Any] = dict(row)
     values["state"] = ScheduleState(values["state"])
     values["rule"] = values.pop("definition")
     return Schedule(**values)

@@ -29,7 +29,7 @@ def mask_url(url: str) -> str:
 
 
 def restore_url(url: str, stored: str) -> str:
-    """The URL with each masked query parameter replaced by that of the stored URL, if that has one and goes to the same host.
+    """The URL with each masked query parameter replaced by that of the stored URL, if both go to the same host.
 
     Another host never gets a secret that was given for this one.
     """

@@ -22,7 +22,9 @@ _WHOLE_MEMBERS = {
 }
 _RATE_MEMBERS = ("trigger_rate", "catch_up_rate")
 _NEVER_NULL = ("name", "weight", "max_payload_bytes", "home_region", "is_suspended")
-_MEMBERS = ("name", *_WHOLE_MEMBERS, *_RATE_MEMBERS, "home_region", "is_suspended")
+# In the order of the statements' arguments.
+_MEMBERS = ("name", "weight", "max_schedules", "max_in_flight", "trigger_rate", "catch_up_rate", "max_payload_bytes",
+            "home_region", "is_suspended")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +59,7 @@ async def create_tenant(tx: Executor, name: str, actor: Actor, settings: Mapping
     row = await tx.fetch_row(
         _QUERIES["tenant_insert"],
         tenant_id,
-        *(usual.get(member) for member in ("name", "weight", "max_schedules", "max_in_flight")),
-        *(usual.get(member) for member in ("trigger_rate", "catch_up_rate", "max_payload_bytes", "home_region")),
+        *(usual.get(member) for member in _MEMBERS[:-1]),
     )
     if row is None:
         raise Conflict(f"a tenant named {name} exists", hint="choose another name")
