@@ -169,6 +169,9 @@ class EmbeddedPostgres:
             single += [] if self._durable else ["-c", "fsync=off"]
             account.run([*single, "postgres"], (lock, *fds), f"CREATE DATABASE {DATABASE}\n")
         new.rename(self._dir / "pg")
+        fd = os.open(self._dir, os.O_RDONLY)  # a lost rename would lose the database at the next start
+        os.fsync(fd)
+        os.close(fd)
 
     def _launch(self, account: Account, programs: Path, lock: int, socket_dir: Path) -> subprocess.Popen[bytes]:
         """Start guard and server and wait until the server is ready."""
