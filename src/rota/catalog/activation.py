@@ -60,10 +60,12 @@ def nth_fire(timing: Timing, after: datetime, n: int) -> datetime | None:
     if n <= _WALKED:
         return next(islice(_walk(timing, after, _AFTER_ALL), n - 1, None), None)
     low, span = after, _DAY
-    while (high := min(after + span, _AFTER_ALL)) and timing.count_between(after, high) < n:
+    high = after + span
+    while timing.count_between(after, high) < n:
         if high == _AFTER_ALL:
             return None
         low, span = high, span * 2
+        high = min(after + span, _AFTER_ALL)
     n_low = timing.count_between(after, low)
     while n - n_low > _WALKED and high - low > _MICROSECOND:
         middle = low + (high - low) / 2

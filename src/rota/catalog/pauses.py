@@ -1,5 +1,6 @@
 """What a tenant holds back as a whole: all of it, a queue, a target, or a group; the claim leaves it out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -93,8 +94,8 @@ def _change(
     pause: Pause,
     action: str,
     *,
-    before: dict[str, object] | None = None,
-    after: dict[str, object] | None = None,
+    before: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None = None,
     reason: str | None,
 ) -> Change:
     return Change(

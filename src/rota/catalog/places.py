@@ -1,4 +1,4 @@
-"""Where new versions go: the shared rows (cadence, lane, policy) and the calendar's days of many definitions at once."""
+"""Where new versions go: the shared rows (cadence, lane, policy) and the excluded days of many definitions at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

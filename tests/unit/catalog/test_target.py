@@ -40,9 +40,11 @@ def test_an_url_gives_the_key_that_limits_know_it_by(url: str, key: str):
     "url",
     [
         "", "example.com", "ftp://example.com", "file:///etc/passwd", "javascript:alert(1)", "http://", "http:///x",
-        "https://user:pass@example.com/", "https://user@example.com/", "https://exa mple.com/", "https://example.com/a b",
+        "https://user:pass@example.com/", "https://user@example.com/", "https://exa mple.com/",
+        "https://example.com/a b",
         "https://example.com:99999/", "https://example.com:0/", "https://example.com/\r\nHost: x", "http://[::1",
-        "https://example.com/\0", "https://exam%70le.com/", "https://-a.com", "https://a..b/", "https://example.com/#x",
+        "https://example.com/\0", "https://exam%70le.com/", "https://-a.com", "https://a..b/",
+        "https://example.com/#x",
         "https://example.com\\@evil.com/", "http://" + "a" * 5000, None, 5, "https://\ud800.com/", "https://[x]/",
     ],
 )  # fmt: skip
