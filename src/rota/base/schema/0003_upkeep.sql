@@ -36,9 +36,10 @@ CREATE FUNCTION rota_partition_days(parent text) RETURNS SETOF date LANGUAGE sql
 $$;
 
 -- Makes the partition of one UTC day; false when it is there. Rows of that day that wait in the default partition move
--- in first, most of them before anything is locked; only then is the default partition locked, for what came in
--- meanwhile, and the partition attached. Parent before child is the lock order of every reader and writer. The caller
--- sets lock_timeout and tries again: whoever waits for a lock makes everybody behind it wait.
+-- in first, most of them before anything is locked; then, for what came in meanwhile and for the attaching, writers are
+-- kept from the parent (a row that was routed to the default partition and waits there would be refused afterwards) and
+-- readers from the default partition. Parent before child is the lock order of every reader and writer. The caller sets
+-- lock_timeout and tries again: whoever waits for a lock makes everybody behind it wait.
 CREATE FUNCTION rota_make_partition(parent text, day date) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     child text := rota_partition_name(parent, day);
@@ -57,6 +58,7 @@ BEGIN
     move := format('WITH moved AS (DELETE FROM %I WHERE scheduled_for >= %L AND scheduled_for < %L RETURNING *) '
         'INSERT INTO %I SELECT * FROM moved', spare, day_from, day_until, child);
     EXECUTE move;
+    EXECUTE format('LOCK TABLE ONLY %I IN SHARE ROW EXCLUSIVE MODE', parent);
     EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', spare);
     EXECUTE move;
     EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent, child, day_from, day_until);

@@ -1,0 +1,1 @@
+"""What must also hold: lost leases are rescued, ends take effect, history is kept in bounds, completeness is proved."""
