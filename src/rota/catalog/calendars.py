@@ -61,6 +61,11 @@ async def get_calendar(db: Executor, tenant_id: TenantId, name: str) -> Calendar
     return found
 
 
+async def get_exclusions(db: Executor, tenant_id: TenantId, name: str) -> Exclusions:
+    """The days of one calendar as the time engine takes them, or NotFound."""
+    return Exclusions.parse((await get_calendar(db, tenant_id, name)).days)
+
+
 async def get_many(db: Executor, tenant_id: TenantId, names: Sequence[str]) -> dict[str, Calendar]:
     """Calendars by name; unknown ones are left out."""
     rows = await db.fetch(_QUERIES["calendar_get"], tenant_id, list(names))

@@ -135,8 +135,10 @@ def unsafe_member(value: object, path: str, depth: int) -> tuple[str, str] | Non
     if depth < 0:
         return path, "is nested too deeply"
     match value:
-        case None | bool() | int():
+        case None | bool():
             return None
+        case int():
+            return None if -(2**63) <= value < 2**64 else (path, "must fit into 64 bits")
         case float():
             return None if math.isfinite(value) else (path, "must be a finite number")
         case str():

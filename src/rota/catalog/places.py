@@ -6,7 +6,7 @@ from datetime import datetime
 
 from rota.base.db import Executor
 from rota.base.errors import ValidationFailed
-from rota.base.model import CadenceId, LaneId, LaneKey, PolicyId, TenantId
+from rota.base.model import CadenceId, LaneId, PolicyId, TenantId
 from rota.calendar import Timing
 from rota.catalog.activation import Activation, activate
 from rota.catalog.cadences import ensure_cadences
@@ -19,7 +19,7 @@ from rota.catalog.schedules import Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """The shared rows of one definition. timing leaves out its calendar's days; cadence_id None: a one-shot."""
+    """The shared rows of one rule. timing leaves out its calendar's days; cadence_id None: a one-shot."""
 
     timing: Timing
     cadence_id: CadenceId | None
@@ -46,62 +46,45 @@ async def share_many(
     A fixed number of statements. Call it before the transaction that writes the schedules: what it makes is shared and
     harmless when unused, and nobody then waits for the schedules' transaction.
     """
-    timings = await timings_for(db, tenant_id, definitions)
-    cadence_ids = await ensure_cadences(
-        db, [timing for timing in timings if isinstance(timing, Timing) and timing.kind != "at"]
-    )
-    # Few distinct objects stand behind many definitions: each is looked at once, by identity.
-    policies = {id(definition.policy): definition.policy for definition in definitions}
+    distinct = list({id(definition.rule): definition for definition in definitions}.values())
+    timings = await timings_for(db, tenant_id, distinct)
+    recurring = [timing for timing in timings if isinstance(timing, Timing) and timing.kind != "at"]
+    cadence_ids = await ensure_cadences(db, recurring)
+    policies = {id(one.rule.policy): one.rule.policy for one in distinct}
     policy_ids = await ensure_policies(db, policies.values())
     policy_of = {key: policy_ids[policy] for key, policy in policies.items()}
-    lane_of = await _lanes(db, tenant_id, definitions)
-    shared: list[Shared | ValidationFailed] = []
-    for definition, timing in zip(definitions, timings, strict=True):
+    lane_keys = [definition.lane_key(tenant_id) for definition in distinct]
+    lane_ids = await ensure_lanes(db, lane_keys)
+    shared: dict[int, Shared | ValidationFailed] = {}
+    for definition, timing, lane_key in zip(distinct, timings, lane_keys, strict=True):
+        rule = definition.rule
         if isinstance(timing, ValidationFailed):
-            shared.append(timing)
+            shared[id(rule)] = timing
             continue
-        shared.append(
-            Shared(
-                timing=timing,
-                cadence_id=None if timing.kind == "at" else cadence_ids[timing.key()],
-                lane_id=lane_of[_lane_parts(definition)],
-                policy_id=policy_of[id(definition.policy)],
-            )
+        shared[id(rule)] = Shared(
+            timing=timing,
+            cadence_id=None if timing.kind == "at" else cadence_ids[timing.key()],
+            lane_id=lane_ids[lane_key],
+            policy_id=policy_of[id(rule.policy)],
         )
-    return shared
+    return [shared[id(definition.rule)] for definition in definitions]
 
 
-def activate_many(
-    definitions: Sequence[Definition], timings: Sequence[Timing], now: datetime
-) -> list[Activation | ValidationFailed]:
-    """activate() for many that are written now; those that differ in nothing it looks at are decided once."""
-    decided: dict[tuple[object, ...], Activation | ValidationFailed] = {}
-    answers: list[Activation | ValidationFailed] = []
-    for definition, timing in zip(definitions, timings, strict=True):
-        facts = (id(timing), definition.starts_at, definition.ends_at, definition.max_runs, id(definition.policy))
-        answer = decided.get(facts)
-        if answer is None:
+def place_many(
+    definitions: Sequence[Definition], shared: Sequence[Shared | ValidationFailed], now: datetime
+) -> list[Place | ValidationFailed]:
+    """The place of each definition that is written now, in order; a fault where it would never run.
+
+    Those with one rule are decided once.
+    """
+    decided: dict[int, Place | ValidationFailed] = {}
+    for definition, one in zip(definitions, shared, strict=True):
+        key = id(definition.rule)
+        if key not in decided:
             try:
-                answer = activate(definition, timing, now)
+                decided[key] = (
+                    one if isinstance(one, ValidationFailed) else one.place(activate(definition, one.timing, now))
+                )
             except ValidationFailed as refused:
-                answer = refused
-            decided[facts] = answer
-        answers.append(answer)
-    return answers
-
-
-async def _lanes(
-    db: Executor, tenant_id: TenantId, definitions: Sequence[Definition]
-) -> dict[tuple[object, ...], LaneId]:
-    keys: dict[tuple[object, ...], LaneKey] = {}
-    for definition in definitions:
-        parts = _lane_parts(definition)
-        if parts not in keys:
-            keys[parts] = definition.lane_key(tenant_id)
-    lane_ids = await ensure_lanes(db, keys.values())
-    return {parts: lane_ids[key] for parts, key in keys.items()}
-
-
-def _lane_parts(definition: Definition) -> tuple[object, ...]:
-    target, policy, limit = definition.target, definition.policy, definition.limit
-    return target.queue, policy.priority, target.target_key, "" if limit is None else limit.key, policy.overlap
+                decided[key] = refused
+    return [decided[id(definition.rule)] for definition in definitions]

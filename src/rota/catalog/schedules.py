@@ -12,9 +12,8 @@ from rota.base.db import Executor, Query, Row, load_queries
 from rota.base.errors import NotFound
 from rota.base.model import CadenceId, LaneId, PolicyId, ScheduleId, ScheduleState, TenantId
 from rota.catalog import limits
-from rota.catalog.definition import Definition
+from rota.catalog.definition import Definition, shown_document
 from rota.catalog.fields import format_instant
-from rota.catalog.target import mask_target
 
 _QUERIES = load_queries(__file__, "schedules.sql")
 _READS = load_queries(__file__, "schedule_reads.sql")
@@ -111,9 +110,7 @@ class Schedule:
             "id": str(self.schedule_id),
             "version": self.version,
             "state": str(self.state),
-            **orjson.loads(self.rule),
-            "target": mask_target(orjson.loads(self.target)),
-            "payload": orjson.loads(self.payload or "null"),
+            **shown_document(self.rule, self.target, self.payload),
             "created_at": format_instant(self.created_at),
             "updated_at": format_instant(self.updated_at),
         }
@@ -299,11 +296,7 @@ async def list_versions(
             activated_at=row["activated_at"],
             actor=row["actor"],
             reason=row["reason"],
-            document={
-                **orjson.loads(row["definition"]),
-                "target": mask_target(orjson.loads(row["target"])),
-                "payload": orjson.loads(row["payload"] or "null"),
-            },
+            document=shown_document(row["definition"], row["target"], row["payload"]),
         )
         for row in rows
     ]
@@ -311,25 +304,26 @@ async def list_versions(
 
 def _columns(definitions: Sequence[Definition], places: Sequence[Place]) -> tuple[list[object], ...]:
     # Column by column: one array a column, whatever the number of rows.
+    rules = [definition.rule for definition in definitions]
     return (
         [definition.name for definition in definitions],
-        [definition.group for definition in definitions],
-        [orjson.dumps(definition.labels).decode() for definition in definitions],
-        [definition.calendar for definition in definitions],
+        [rule.group for rule in rules],
+        [orjson.dumps(definition.labels).decode() if definition.labels else "{}" for definition in definitions],
+        [rule.calendar for rule in rules],
         [place.cadence_id for place in places],
         [place.fire_at for place in places],
         [place.lane_id for place in places],
         [place.policy_id for place in places],
         [place.active_from for place in places],
         [place.active_until for place in places],
-        [orjson.dumps(definition.rule_document()).decode() for definition in definitions],
-        [orjson.dumps(definition.target.document()).decode() for definition in definitions],
+        [definition.stored_text() for definition in definitions],
+        [rule.target_text for rule in rules],
         [definition.payload for definition in definitions],
     )
 
 
 async def _put_limits(tx: Executor, tenant_id: TenantId, definitions: Sequence[Definition]) -> None:
-    named = [definition.limit for definition in definitions if definition.limit is not None]
+    named = [definition.rule.limit for definition in definitions if definition.rule.limit is not None]
     if named:
         await limits.put_named(tx, tenant_id, named)
 

@@ -37,9 +37,9 @@ _MOST_HEADERS = 64
 class HttpTarget:
     """An HTTP call. The timeout is the total time of a call, connecting included."""
 
-    url: str
+    url: str = field(repr=False)
     method: str = "POST"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: timedelta = timedelta(seconds=30)
     body: str = "payload"
     key: str = ""

@@ -13,7 +13,7 @@ from rota.base.model import Actor, ScheduleId, ScheduleState, TenantId, new_sche
 from rota.catalog import schedules
 from rota.catalog.calendars import delete_calendar, put_calendar
 from rota.catalog.definition import Definition
-from rota.catalog.places import activate_many, share_many
+from rota.catalog.places import place_many, share_many
 from rota.catalog.schedules import NewSchedule, Replacement, Schedule, StateChange
 from rota.catalog.tenants import Tenant, count_schedules, reserve_schedules, set_tenant
 
@@ -23,14 +23,11 @@ ACTOR = Actor(kind="key", id="k1")
 
 async def build(db: Database, tenant: Tenant, documents: list[dict[str, Any]]) -> list[NewSchedule]:
     definitions = [Definition.parse(document) for document in documents]
-    shared = [
-        one for one in await share_many(db, tenant.tenant_id, definitions) if not isinstance(one, ValidationFailed)
-    ]
-    activations = activate_many(definitions, [one.timing for one in shared], NOW)
+    shared = await share_many(db, tenant.tenant_id, definitions)
     return [
-        NewSchedule(schedule_id=new_schedule_id(), definition=definition, place=one.place(activation))
-        for definition, one, activation in zip(definitions, shared, activations, strict=True)
-        if not isinstance(activation, ValidationFailed)
+        NewSchedule(schedule_id=new_schedule_id(), definition=definition, place=place)
+        for definition, place in zip(definitions, place_many(definitions, shared, NOW), strict=True)
+        if not isinstance(place, ValidationFailed)
     ]
 
 
@@ -60,16 +57,14 @@ async def change(
 
 async def replace(db: Database, tenant: Tenant, schedule: Schedule, patch: dict[str, Any]) -> dict[UUID, int]:
     definition = schedule.definition().patched(patch)
-    shared = (await share_many(db, tenant.tenant_id, [definition]))[0]
-    assert not isinstance(shared, ValidationFailed)
-    activation = activate_many([definition], [shared.timing], NOW)[0]
-    assert not isinstance(activation, ValidationFailed)
+    [place] = place_many([definition], await share_many(db, tenant.tenant_id, [definition]), NOW)
+    assert not isinstance(place, ValidationFailed)
     wanted = Replacement(
         schedule_id=schedule.schedule_id,
         expected_version=schedule.version,
         state=schedule.state,
         definition=definition,
-        place=shared.place(activation),
+        place=place,
     )
     async with db.transaction() as tx:
         return await schedules.replace_many(tx, tenant.tenant_id, [wanted], actor="key:k1", reason="asked")
@@ -120,7 +115,7 @@ async def test_a_replacement_is_a_new_version_and_the_old_one_stays_in_history(d
     later = await read(db, tenant, schedule_id)
     assert later.version == 2
     assert later.cadence_id != stored.cadence_id
-    assert later.definition().timing_document["cron"] == "0 10 * * *"
+    assert later.definition().rule.timing_document["cron"] == "0 10 * * *"
     assert later.definition().target == stored.definition().target
     history = await schedules.list_versions(db, tenant.tenant_id, schedule_id)
     assert [version.version for version in history] == [2, 1]

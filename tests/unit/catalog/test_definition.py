@@ -200,7 +200,7 @@ def test_an_interval_keeps_the_anchor_it_was_first_given():
 def test_timings_without_h_are_shared_whatever_the_name():
     named = [Definition.parse(SMALL | {"timing": {"cron": "0 3 * * THU"}}, hash_key=key) for key in ("a", "b")]
     assert named[0].timing is named[1].timing
-    assert "hash_key" not in named[0].timing_document
+    assert "hash_key" not in named[0].rule.timing_document
 
 
 def test_a_patch_changes_what_it_names_and_null_takes_it_back():
