@@ -25,7 +25,7 @@ RULE_MEMBERS = frozenset(
 _MOST_RUNS = 1_000_000_000
 _MOST_CACHED_BYTES = 8192
 _MASK_BYTES = MASK.encode()
-_HASHED = re.compile(rb'(?<![A-Za-z])H(?![A-Za-z])|"every"')
+_HASHED = re.compile(r"(?<![A-Za-z])H(?![A-Za-z])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def read_rule(fields: Fields, document: Mapping[str, object], hash_key: str, sto
         if not fields.errors:
             fields.add("", "holds what JSON does not have")
         return None
-    key = hash_key if _HASHED.search(text) else ""
+    key = hash_key if _is_hashed(given.get("timing")) else ""
     if len(text) <= _MOST_CACHED_BYTES and _MASK_BYTES not in text and (known := _known_rule(text, key)):
         return known
     return _read(fields, orjson.loads(text), key, stored)
@@ -144,13 +144,22 @@ def _read_timing(fields: Fields, value: object, hash_key: str) -> tuple[Timing, 
     if has_nul(text):
         fields.add("timing", "must not hold NUL (U+0000)")
         return None
-    key = (chosen if isinstance(chosen, str) else hash_key) if _HASHED.search(text) else ""
+    key = (chosen if isinstance(chosen, str) else hash_key) if _is_hashed(given) else ""
     try:
         return _known_timing(text, key)
     except TimingError as reason:
         member = given.get(reason.field.partition(".")[2])
         fields.add(reason.field or "timing", str(reason), member, hint=reason.hint)
     return None
+
+
+def _is_hashed(timing: object) -> bool:
+    if not isinstance(timing, Mapping):
+        return False
+    cron = timing.get("cron")
+    if isinstance(cron, str):
+        return "H" in cron and _HASHED.search(cron) is not None
+    return timing.get("every") is not None and timing.get("anchor") is None
 
 
 @lru_cache(maxsize=65_536)
