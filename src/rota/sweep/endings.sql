@@ -19,18 +19,26 @@ WITH ended AS (
 SELECT schedule_id, tenant_id, version FROM written ORDER BY schedule_id;
 
 -- name: schedule_finish_once (n)
--- The same for one-shots, shard by shard so that those far ahead are never read.
+-- The same for one-shots, shard by shard so that those far ahead are never read. Only with a trace of its one run: a
+-- one-shot that left none stays active, where the audit finds it. What a change of the schedule cancelled is no trace.
 WITH ended AS (
     SELECT s.schedule_id FROM shards AS h, LATERAL (
-        SELECT o.schedule_id, o.shard FROM schedules AS o
+        SELECT o.schedule_id FROM schedules AS o
         WHERE o.shard = h.shard AND o.state = 'active' AND o.fire_at <= least(h.planned_through, rota_now())
             AND NOT EXISTS (SELECT FROM occurrences AS r WHERE r.shard = o.shard AND r.schedule_id = o.schedule_id)
+            AND (EXISTS (SELECT FROM finished_occurrences AS f
+                    WHERE f.schedule_id = o.schedule_id AND f.scheduled_for = o.fire_at
+                        AND (f.version = o.version OR f.state <> 'cancelled'))
+                OR EXISTS (SELECT FROM dead_letters AS d
+                    WHERE d.shard = o.shard AND d.schedule_id = o.schedule_id AND d.scheduled_for = o.fire_at)
+                OR EXISTS (SELECT FROM missed_ranges AS m
+                    WHERE m.shard = o.shard AND m.schedule_id = o.schedule_id AND m.first_at <= o.fire_at
+                        AND m.last_at >= o.fire_at))
         ORDER BY o.fire_at LIMIT $1::integer OFFSET 0) AS s
     LIMIT $1::integer
 ), held AS (
     SELECT s.schedule_id FROM schedules AS s JOIN ended USING (schedule_id)
     WHERE s.state = 'active' AND s.fire_at <= rota_now()
-        AND NOT EXISTS (SELECT FROM occurrences AS r WHERE r.shard = s.shard AND r.schedule_id = s.schedule_id)
     ORDER BY s.schedule_id FOR UPDATE OF s SKIP LOCKED
 ), written AS (
     UPDATE schedules AS s SET state = 'finished', updated_at = rota_now()
