@@ -4,7 +4,6 @@ Pure. A fire f belongs to a version if active_from < f <= active_until. starts_a
 max_runs becomes the instant of the last run, so that planning needs no counter.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -17,7 +16,8 @@ from rota.catalog.fields import format_instant
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
 _BEFORE_ALL = datetime(1, 1, 2, tzinfo=UTC)
-_AFTER_ALL = datetime(2900, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+_FARTHEST = timedelta(days=200 * 365)
 _WALKED = 2000
 
 
@@ -56,25 +56,25 @@ def activate(
 
 
 def nth_fire(timing: Timing, after: datetime, n: int) -> datetime | None:
-    """The instant of the n-th fire after an instant; None if there are not so many."""
-    if n <= _WALKED:
-        return next(islice(_walk(timing, after, _AFTER_ALL), n - 1, None), None)
-    low, span = after, _DAY
-    high = after + span
+    """The instant of the n-th fire after an instant; None if there are not so many within 200 years."""
+    last = after + _FARTHEST
+    if n <= _WALKED or timing.exclusions:
+        return next(islice(timing.fires(after, last), n - 1, None), None)
+    low, high, span = after, after + _DAY, _DAY
     while timing.count_between(after, high) < n:
-        if high == _AFTER_ALL:
+        if high == last:
             return None
         low, span = high, span * 2
-        high = min(after + span, _AFTER_ALL)
+        high = min(after + span, last)
     n_low = timing.count_between(after, low)
-    while n - n_low > _WALKED and high - low > _MICROSECOND:
-        middle = low + (high - low) / 2
+    while n - n_low > _WALKED and high - low > _SECOND:
+        middle = low + (high - low) // 2
         n_middle = n_low + timing.count_between(low, middle)
         if n_middle < n:
             low, n_low = middle, n_middle
         else:
             high = middle
-    return next(islice(_walk(timing, low, high), n - n_low - 1, None), None)
+    return next(islice(timing.fires(low, high), n - n_low - 1, None), None)
 
 
 def _activate_once(definition: Definition, timing: Timing, now: datetime) -> Activation:
@@ -93,13 +93,6 @@ def _activate_once(definition: Definition, timing: Timing, now: datetime) -> Act
     if definition.ends_at is not None and fire_at > definition.ends_at:
         raise _refusal("ends_at", "is before the only fire", f"the timing fires at {format_instant(fire_at)}")
     return Activation(active_from=min(now, fire_at - _MICROSECOND), active_until=None, fire_at=fire_at)
-
-
-def _walk(timing: Timing, after: datetime, through: datetime) -> Iterator[datetime]:
-    moment = timing.next_after(after)
-    while moment is not None and moment <= through:
-        yield moment
-        moment = timing.next_after(moment)
 
 
 def _refusal(field: str, message: str, hint: str) -> ValidationFailed:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from rota.base.db import Executor, load_queries
 from rota.base.json import dump_json, load_json
 from rota.base.model import CadenceId
-from rota.calendar import Timing, tzdata_version
+from rota.calendar import Timing, TimingError, tzdata_version
 
 _QUERIES = load_queries(__file__, "cadences.sql")
 # next_fire_at is a lower bound: a fire of this very moment may still be wanted by who asked for the row.
@@ -38,7 +38,8 @@ async def ensure_cadences(db: Executor, timings: Iterable[Timing]) -> dict[str, 
     Safe outside the transaction that uses them, and better there: rows are shared and harmless when unused, and a
     short transaction makes nobody wait.
     """
-    by_digest = {cadence_digest(timing): timing for timing in {timing.key(): timing for timing in timings}.values()}
+    by_key = {timing.key(): timing for timing in {id(timing): timing for timing in timings}.values()}
+    by_digest = {cadence_digest(timing): timing for timing in by_key.values()}
     found = await _find(db, list(by_digest))
     missing = sorted(by_digest.keys() - found.keys())
     if missing:
@@ -48,9 +49,16 @@ async def ensure_cadences(db: Executor, timings: Iterable[Timing]) -> dict[str, 
 
 
 async def get_cadences(db: Executor, cadence_ids: Iterable[CadenceId]) -> dict[CadenceId, Cadence]:
-    """The cadences with these ids, parsed. TimingError if one cannot be."""
-    rows = await db.fetch(_QUERIES["cadence_get"], list(cadence_ids))
-    return {row["cadence_id"]: Cadence(**{**row, "timing": Timing.from_json(_mapping(row["timing"]))}) for row in rows}
+    """The cadences with these ids, parsed; those that are unknown or cannot be parsed (any more) are left out."""
+    found: dict[CadenceId, Cadence] = {}
+    for row in await db.fetch(_QUERIES["cadence_get"], list(cadence_ids)):
+        try:
+            timing = Timing.from_json(_mapping(row["timing"]))
+        except (TimingError, TypeError):
+            # The planner sets such a cadence aside with the reason; for a reader it has no fires.
+            continue
+        found[row["cadence_id"]] = Cadence(**{**row, "timing": timing})
+    return found
 
 
 async def _find(db: Executor, digests: list[bytes]) -> dict[bytes, CadenceId]:

@@ -161,7 +161,7 @@ def _without_days(timing: Timing, name: str, calendars: Mapping[str, Calendar]) 
             field="calendar", message="is not a calendar of this tenant", value=name, hint="create it first"
         )
         return ValidationFailed((fault,))
-    return timing.excluding(Exclusions.parse(calendar.days))
+    return timing.with_exclusions(Exclusions.parse(calendar.days))
 
 
 def _calendar(row: Row) -> Calendar:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from rota.base.db import Executor, load_queries
 from rota.base.errors import NotFound
-from rota.base.model import TenantId
+from rota.base.model import Actor, TenantId
+from rota.catalog import audit_trail
+from rota.catalog.audit_trail import Change
 from rota.catalog.fields import Fields
 
 _QUERIES = load_queries(__file__, "limits.sql")
@@ -99,8 +101,13 @@ async def put_named(tx: Executor, tenant_id: TenantId, limits: Collection[Limit]
         await put_limits(tx, tenant_id, list(by_scope.values()))
 
 
-async def put_limits(tx: Executor, tenant_id: TenantId, limits: Collection[ScopeLimit]) -> None:
-    """Set limits by scope; what already has these numbers is not touched."""
+async def put_limits(
+    tx: Executor, tenant_id: TenantId, limits: Collection[ScopeLimit], *, actor: Actor | None = None
+) -> None:
+    """Set limits by scope; what already has these numbers is not touched.
+
+    With an actor the trail tells of it; without one the entry of the schedule that names the limit does.
+    """
     await tx.execute(
         _QUERIES["limit_put"],
         tenant_id,
@@ -109,6 +116,8 @@ async def put_limits(tx: Executor, tenant_id: TenantId, limits: Collection[Scope
         [limit.rate for limit in limits],
         [limit.burst for limit in limits],
     )
+    if actor is not None:
+        await audit_trail.record_many(tx, actor, [_change(tenant_id, limit, "limit.set") for limit in limits])
 
 
 async def list_limits(db: Executor, tenant_id: TenantId) -> list[ScopeLimit]:
@@ -116,7 +125,23 @@ async def list_limits(db: Executor, tenant_id: TenantId) -> list[ScopeLimit]:
     return [ScopeLimit(**row) for row in await db.fetch(_QUERIES["limit_list"], tenant_id)]
 
 
-async def delete_limit(tx: Executor, tenant_id: TenantId, scope: str) -> None:
-    """Lift a limit; NotFound if there is none."""
-    if not await tx.execute(_QUERIES["limit_delete"], tenant_id, scope):
+async def delete_limit(tx: Executor, tenant_id: TenantId, scope: str, *, actor: Actor | None = None) -> None:
+    """Lift a limit; NotFound if there is none. With an actor the trail tells of it."""
+    row = await tx.fetch_row(_QUERIES["limit_delete"], tenant_id, scope)
+    if row is None:
         raise NotFound(f"there is no limit on {scope}")
+    if actor is not None:
+        gone = ScopeLimit(**row)
+        await audit_trail.record(tx, actor, _change(tenant_id, gone, "limit.lift"))
+
+
+def _change(tenant_id: TenantId, limit: ScopeLimit, action: str) -> Change:
+    numbers = {"max_concurrency": limit.max_concurrency, "rate": limit.rate, "burst": limit.burst}
+    return Change(
+        tenant_id=tenant_id,
+        action=action,
+        object_kind="limit",
+        object_id=limit.scope,
+        before=numbers if action == "limit.lift" else None,
+        after=numbers if action == "limit.set" else None,
+    )

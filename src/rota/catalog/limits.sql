@@ -17,4 +17,5 @@ WHERE (l.max_concurrency, l.rate, l.burst)
 SELECT scope, max_concurrency, rate, burst FROM limits WHERE tenant_id = $1::bigint ORDER BY scope;
 
 -- name: limit_delete (tenant_id, scope)
-DELETE FROM limits WHERE tenant_id = $1::bigint AND scope = $2::text;
+DELETE FROM limits WHERE tenant_id = $1::bigint AND scope = $2::text
+RETURNING scope, max_concurrency, rate, burst;

@@ -59,7 +59,7 @@ async def put_pause(
     return pause
 
 
-async def delete_pause(
+async def lift_pause(
     tx: Executor, tenant_id: TenantId, scope: PauseScope, value: str, actor: Actor, *, reason: str | None = None
 ) -> Pause:
     """Let it go on; NotFound if it was not paused."""

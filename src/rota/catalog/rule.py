@@ -22,7 +22,9 @@ from rota.catalog.target import TargetSpec, read_target
 RULE_MEMBERS = frozenset(
     {"group", "timing", "starts_at", "ends_at", "max_runs", "calendar", *POLICY_MEMBERS, "limit", "target"}
 )
-_MOST_RUNS = 1_000_000_000
+_MOST_RUNS = 1_000_000
+# With a calendar, runs are counted by walking them.
+_MOST_RUNS_WITH_CALENDAR = 10_000
 _MOST_CACHED_BYTES = 8192
 _MASK_BYTES = MASK.encode()
 _HASHED = re.compile(r"(?<![A-Za-z])H(?![A-Za-z])")
@@ -91,6 +93,8 @@ def _read(fields: Fields, given: Mapping[str, object], hash_key: str, stored: Ta
     ends_at = None if "ends_at" not in given else fields.instant("ends_at", given["ends_at"])
     if starts_at is not None and ends_at is not None and ends_at < starts_at:
         fields.add("ends_at", "must not be before starts_at", given["ends_at"])
+    if name is not None and n_most is not None and n_most > _MOST_RUNS_WITH_CALENDAR:
+        fields.add("max_runs", f"must be at most {_MOST_RUNS_WITH_CALENDAR} with a calendar", n_most)
     if timing is not None and timing[0].kind == "at":
         _refuse_for_once(fields, name, n_most)
     if len(fields.errors) > before or timing is None or policy is None or target is None or group is None:
@@ -156,10 +160,10 @@ def _read_timing(fields: Fields, value: object, hash_key: str) -> tuple[Timing, 
 def _is_hashed(timing: object) -> bool:
     if not isinstance(timing, Mapping):
         return False
-    cron = timing.get("cron")
+    cron, every = timing.get("cron"), timing.get("every")
     if isinstance(cron, str):
-        return "H" in cron and _HASHED.search(cron) is not None
-    return timing.get("every") is not None and timing.get("anchor") is None
+        return timing.get("dialect") == "jenkinsH" or ("H" in cron and _HASHED.search(cron) is not None)
+    return isinstance(every, str | int | float) and timing.get("anchor") is None
 
 
 @lru_cache(maxsize=65_536)

@@ -33,7 +33,10 @@ WHERE tenant_id = $1::bigint AND state = $6::text::schedule_state AND state <> '
 ORDER BY schedule_id LIMIT $3::integer;
 
 -- name: schedule_page_labelled (tenant_id, after_id, n, name, group_name, state, label)
-SELECT s.schedule_id FROM schedule_labels AS l JOIN schedules AS s USING (schedule_id)
+-- LATERAL with a LIMIT looks up one schedule a label row; joined freely, the other tenants' schedules would be read, too.
+SELECT s.schedule_id
+FROM schedule_labels AS l,
+    LATERAL (SELECT * FROM schedules AS s WHERE s.schedule_id = l.schedule_id LIMIT 1) AS s
 WHERE l.tenant_id = $1::bigint AND l.label = $7::text AND l.schedule_id > $2::uuid
     AND ($4::text IS NULL OR s.name = $4::text) AND ($5::text IS NULL OR s.group_name = $5::text)
     AND ($6::text IS NULL OR s.state = $6::text::schedule_state)

@@ -22,8 +22,8 @@ async def test_a_pause_holds_until_it_is_lifted_and_both_are_told(db, tenant, st
     assert (pause.scope, pause.value, pause.reason, pause.actor) == (PauseScope.QUEUE, "mail", "still full", "key:k1")
     assert await pauses.list_pauses(db, stranger.tenant_id) == []
     with pytest.raises(NotFound):
-        await pauses.delete_pause(db, stranger.tenant_id, PauseScope.QUEUE, "mail", ACTOR)
-    await pauses.delete_pause(db, tenant.tenant_id, PauseScope.QUEUE, "mail", ACTOR, reason="empty again")
+        await pauses.lift_pause(db, stranger.tenant_id, PauseScope.QUEUE, "mail", ACTOR)
+    await pauses.lift_pause(db, tenant.tenant_id, PauseScope.QUEUE, "mail", ACTOR, reason="empty again")
     assert await pauses.list_pauses(db, tenant.tenant_id) == []
     entries = await audit_trail.list_entries(db, tenant.tenant_id, object_id="mail")
     assert [(entry.action, entry.reason) for entry in entries] == [

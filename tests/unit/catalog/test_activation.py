@@ -77,6 +77,10 @@ def test_a_timing_with_fewer_fires_has_no_nth_one():
     assert nth_fire(Timing.parse({"at": "2026-12-24T09:00:00Z"}), NOW, 2) is None
 
 
+def test_runs_that_lie_centuries_ahead_are_no_end():
+    assert active({"cron": "0 0 29 2 *"}, max_runs=1000).active_until is None
+
+
 def test_what_would_never_run_is_refused_by_the_member_that_prevents_it():
     assert refused(DAILY, ends_at="2026-03-02T08:59:59Z") == "ends_at"
     assert refused(DAILY, ends_at="2020-01-01T00:00:00Z") == "ends_at"
