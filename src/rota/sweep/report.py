@@ -1,12 +1,13 @@
 """What an audit found, in bounded space: all counts, the first few run keys of each kind, and where to read on."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rota.base.model import RunKey
 from rota.catalog.fields import format_instant
 from rota.sweep.fires import Window
-from rota.sweep.verdict import Finding, Judgement, Verdict
+from rota.sweep.verdict import VERDICT_OF_STATE, Finding, Judgement, Verdict
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +52,12 @@ class Report:
         self.n_keys += judgement.counts.total()
         self.absent.extend(judgement.absent[: max(0, self.n_named - len(self.absent))])
         self.extra.extend(judgement.extra[: max(0, self.n_named - len(self.extra))])
+
+    def add_states(self, states: Iterable[str]) -> None:
+        """Take in a schedule whose rows are exactly those it should have."""
+        for state in states:
+            self.counts[VERDICT_OF_STATE[state]] += 1
+            self.n_keys += 1
 
     def add_extra(self, finding: Finding) -> None:
         """Take in a row that was found outside any schedule."""
