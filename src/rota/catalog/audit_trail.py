@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from rota.base.db import Executor, load_queries
 from rota.base.json import dump_json, load_json
@@ -44,6 +45,25 @@ class Entry:
     after: object
 
 
+def actor_text(actor: Actor) -> str:
+    """How a version history names an actor: kind:id."""
+    return f"{actor.kind}:{actor.id}"
+
+
+def creation(tenant_id: TenantId, schedule_ids: Sequence[UUID], after: Mapping[str, object] | None = None) -> Change:
+    """The change that made these schedules: one entry however many they are.
+
+    An entry for each would cost as much as the schedule itself. Who made one of many is read from its first version.
+    """
+    if len(schedule_ids) == 1:
+        kind, after = "schedule", after or {"version": 1}
+    else:
+        kind, after = "schedules", {"n_created": len(schedule_ids), "last": str(schedule_ids[-1])}
+    return Change(
+        tenant_id=tenant_id, action="schedule.create", object_kind=kind, object_id=str(schedule_ids[0]), after=after
+    )
+
+
 async def record(tx: Executor, actor: Actor, change: Change) -> None:
     """Add the entry of one change."""
     await record_many(tx, actor, (change,))
@@ -80,15 +100,27 @@ async def list_entries(
     before_id: int | None = None,
     limit: int = 100,
 ) -> list[Entry]:
-    """The newest entries first, those older than before_id if it is given. One of object_id and actor_id may be."""
+    """The newest entries first, those older than before_id if it is given. One of object_id and actor_id may be.
+
+    The entry of a schedule's creation among many has the audit_id 0: nothing is older.
+    """
     start = _NEWEST if before_id is None else before_id
     if object_id is not None:
         rows = await db.fetch(_QUERIES["audit_list_of_object"], tenant_id, start, limit, action, object_id)
+        if len(rows) < limit and start > 0 and action in {None, "schedule.create"} and (made := _uuid(object_id)):
+            rows += await db.fetch(_QUERIES["audit_read_creation"], tenant_id, made)
     elif actor_id is not None:
         rows = await db.fetch(_QUERIES["audit_list_of_actor"], tenant_id, start, limit, action, actor_id)
     else:
         rows = await db.fetch(_QUERIES["audit_list"], tenant_id, start, limit, action)
     return [Entry(**{**row, "before": _document(row["before"]), "after": _document(row["after"])}) for row in rows]
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def _document(text: str | None) -> object:

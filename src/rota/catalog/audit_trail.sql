@@ -30,3 +30,15 @@ FROM audit_trail
 WHERE tenant_id = $1::bigint AND actor_id = $5::text AND audit_id < $2::bigint
     AND ($4::text IS NULL OR action = $4::text)
 ORDER BY audit_id DESC LIMIT $3::integer;
+
+-- name: audit_read_creation (tenant_id, schedule_id)
+-- Schedules made by the thousand share one entry; who made this one, and why, is in its first version.
+SELECT 0::bigint AS audit_id, v.activated_at AS at, v.tenant_id, split_part(v.actor, ':', 1) AS actor_kind,
+    substr(v.actor, strpos(v.actor, ':') + 1) AS actor_id, 'schedule.create' AS action, 'schedule' AS object_kind,
+    v.schedule_id::text AS object_id, v.reason, NULL::text AS request_id, NULL::text AS node, NULL::jsonb AS before,
+    '{"version": 1}'::jsonb AS after
+FROM schedule_versions AS v
+WHERE v.schedule_id = $2::uuid AND v.version = 1 AND v.tenant_id = $1::bigint AND NOT EXISTS (
+    SELECT FROM audit_trail AS a
+    WHERE a.tenant_id = $1::bigint AND a.object_id = $2::uuid::text AND a.object_kind = 'schedule'
+        AND a.action = 'schedule.create');

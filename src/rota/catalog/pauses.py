@@ -49,7 +49,7 @@ async def put_pause(
 ) -> Pause:
     """Hold something back from the next claim on; said again, it changes reason and end. Nothing running is stopped."""
     row = await tx.fetch_row(
-        _QUERIES["pause_put"], tenant_id, str(scope), value, reason, f"{actor.kind}:{actor.id}", until
+        _QUERIES["pause_put"], tenant_id, str(scope), value, reason, audit_trail.actor_text(actor), until
     )
     if row is None:
         raise NotFound(f"there is no tenant to pause {scope} {value} of")

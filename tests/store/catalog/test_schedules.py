@@ -10,7 +10,8 @@ import pytest
 from rota.base.db import Database
 from rota.base.errors import NotFound, QuotaExceeded, ValidationFailed
 from rota.base.model import Actor, ScheduleId, ScheduleState, TenantId, new_schedule_id
-from rota.catalog import schedules
+from rota.catalog import audit_trail, schedules
+from rota.catalog.audit_trail import actor_text, creation
 from rota.catalog.calendars import delete_calendar, put_calendar
 from rota.catalog.definition import Definition
 from rota.catalog.places import place_many, share_many
@@ -285,6 +286,28 @@ async def test_a_calendar_is_part_of_the_cadence_and_cannot_be_removed_while_it_
     [fault] = await share_many(db, tenant.tenant_id, [unknown])
     assert isinstance(fault, ValidationFailed)
     assert fault.errors[0].field == "calendar"
+
+
+async def test_who_made_one_of_many_is_told_by_the_trail(db, tenant, stranger, document):
+    many = await build(db, tenant, [document | {"name": f"n{number}"} for number in range(3)])
+    [single] = await build(db, tenant, [document])
+    for group in (many, [single]):
+        async with db.transaction() as tx:
+            await schedules.insert_many(tx, tenant.tenant_id, group, actor=actor_text(ACTOR), reason="moving in")
+            made = creation(tenant.tenant_id, [one.schedule_id for one in group])
+            await audit_trail.record(tx, ACTOR, made)
+    by_actor = await audit_trail.list_entries(db, tenant.tenant_id, actor_id="k1", action="schedule.create")
+    assert [entry.object_kind for entry in by_actor] == ["schedule", "schedules"]
+    assert by_actor[1].after["n_created"] == 3  # type: ignore[index]
+    for one in (many[1], single):
+        entries = await audit_trail.list_entries(db, tenant.tenant_id, object_id=str(one.schedule_id))
+        assert [(entry.action, entry.actor_kind, entry.actor_id) for entry in entries] == [
+            ("schedule.create", "key", "k1")
+        ]
+        assert await audit_trail.list_entries(db, stranger.tenant_id, object_id=str(one.schedule_id)) == []
+        assert await audit_trail.list_entries(
+            db, tenant.tenant_id, object_id=str(one.schedule_id), before_id=entries[-1].audit_id
+        ) == []  # fmt: skip
 
 
 async def test_nothing_of_a_create_that_fails_is_left(db, tenant, document):

@@ -104,6 +104,19 @@ def test_a_bad_expression_and_an_unknown_zone_are_told_at_their_own_paths():
 
 
 @pytest.mark.parametrize(
+    "zone",
+    [
+        "PST", "PDT", "UTC+8", "GMT+2", "America/New_Yrok", "Europe/London/", "Local", "local", "", " Europe/Paris",
+        "Mars/Phobos", "../../etc/passwd", "Europe/Paris\0", 5,
+    ],
+)  # fmt: skip
+def test_a_zone_that_is_none_is_refused_and_never_becomes_utc(zone: object):
+    assert any(
+        path.startswith("timing") for path in faults(SMALL | {"timing": {"cron": "0 9 * * *", "time_zone": zone}})
+    )
+
+
+@pytest.mark.parametrize(
     ("member", "path"),
     [
         ({"misfire": {"polcy": "skip"}}, "misfire.polcy"),
