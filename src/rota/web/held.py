@@ -102,20 +102,22 @@ async def list_limits(principal: Reader, shared: Shared) -> Response:
 
 
 @router.put("/v1/limits", tags=["limits"], **answers(documents.Limit))
-async def put_limit(body: LimitBody, principal: Writer, shared: Shared) -> Response:
+async def put_limit(body: LimitBody, principal: Writer, shared: Shared, request: Request) -> Response:
     """Limit how many at once and how many a second of one target or key."""
     burst = None if body.rate is None else max(1.0, body.rate if body.burst is None else body.burst)
     limit = ScopeLimit(scope=body.scope, max_concurrency=body.max_concurrency, rate=body.rate, burst=burst)
     async with shared.db.transaction() as tx:
-        await limits.put_limits(tx, principal.tenant_id, [limit])
+        await limits.put_limits(tx, principal.tenant_id, [limit], actor=actor_of(principal, request))
     return json_answer(render_limit(limit))
 
 
 @router.delete("/v1/limits", tags=["limits"], **answers(None, 204))
-async def delete_limit(principal: Writer, shared: Shared, scope: Annotated[str, Query(max_length=300)]) -> Response:
+async def delete_limit(
+    principal: Writer, shared: Shared, request: Request, scope: Annotated[str, Query(max_length=300)]
+) -> Response:
     """Lift a limit."""
     async with shared.db.transaction() as tx:
-        await limits.delete_limit(tx, principal.tenant_id, scope)
+        await limits.delete_limit(tx, principal.tenant_id, scope, actor=actor_of(principal, request))
     return Response(status_code=204)
 
 
