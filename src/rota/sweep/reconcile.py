@@ -10,13 +10,14 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from uuid import UUID
 
 from rota.base.clock import Clock
 from rota.base.db import Database, Row, Transaction
 from rota.base.model import shard_of
 from rota.sweep.fires import SQL, Fires, Window
+from rota.sweep.partitions import oldest_kept, start_of
 from rota.sweep.report import Report
 from rota.sweep.verdict import Finding, FoundRow, History, Span, VersionRule, judge
 
@@ -264,3 +265,32 @@ def _spans(rows: Sequence[Row]) -> dict[UUID, list[Span]]:
     for row in rows:
         spans[row["schedule_id"]].append(Span(first_at=row["first_at"], last_at=row["last_at"]))
     return spans
+
+
+async def audit_cell(
+    db: Database,
+    clock: Clock,
+    *,
+    from_at: datetime,
+    until_at: datetime,
+    retention_days: int,
+    tenant_id: int | None = None,
+    keys_per_s: float = 0.0,
+    n_named: int = 100,
+    on_progress: Callable[[Report], None] | None = None,
+) -> Report:
+    """What `rota audit` does: [from_at, until_at), aware instants, of one tenant or all.
+
+    What retention may have dropped is left out: the report's window begins where history is whole. ValueError when
+    nothing is left of the window.
+    """
+    today: date = await db.fetch_value(SQL["audit_today"])
+    kept_from = start_of(oldest_kept(today, retention_days))
+    start = max(from_at, kept_from)
+    if until_at <= start:
+        raise ValueError(
+            f"nothing to audit: the window ends at {until_at.isoformat()}, "
+            f"history is whole from {kept_from.isoformat()} on and the window begins at {from_at.isoformat()}"
+        )
+    auditor = Auditor(db, clock, bounds=Bounds(keys_per_s=keys_per_s, n_named=n_named), on_progress=on_progress)
+    return await auditor.audit(Window(from_at=start, until_at=until_at), tenant_id)

@@ -2,6 +2,9 @@
 -- The clock of the cell and the cursors of its shards.
 SELECT rota_now() AS now, (SELECT min(planned_through) FROM shards) AS planned_through;
 
+-- name: audit_today ()
+SELECT (rota_now() AT TIME ZONE 'UTC')::date;
+
 -- name: audit_cursors ()
 -- Read in the snapshot that reads the rows: a slot up to the cursor must be there.
 SELECT shard, planned_through FROM shards ORDER BY shard;

@@ -10,7 +10,8 @@ from rota.base.clock import SystemClock
 from rota.base.db import Database
 from rota.base.model import RunKey, new_schedule_id
 from rota.sweep.fires import Window
-from rota.sweep.reconcile import Auditor, Bounds, Chosen
+from rota.sweep.partitions import start_of
+from rota.sweep.reconcile import Auditor, Bounds, Chosen, audit_cell
 from rota.sweep.report import Report
 from support.keeping import HOUR, Seed, instant
 
@@ -229,3 +230,27 @@ async def test_a_row_that_finishes_while_the_audit_reads_is_seen_exactly_once(da
     await moving
     await mover.close()
     assert n_audits > 1
+
+
+async def test_what_retention_may_have_dropped_is_not_judged(database: Database, seed: Seed):
+    now: datetime = await seed.connection.fetchval("SELECT now()")
+    cadence_id = await seed.cadence(HOURLY)
+    await seed.schedule(active_from=now - 90 * 24 * HOUR, cadence_id=cadence_id)
+    await seed.planned_through(now)
+    day = start_of(now.date())
+    report = await audit_cell(
+        database, SystemClock(), from_at=now - 90 * 24 * HOUR, until_at=day - 29 * 24 * HOUR, retention_days=30
+    )
+    assert report.window.from_at == day - 30 * 24 * HOUR
+    assert report.n_absent == 24
+
+
+async def test_a_window_of_which_nothing_is_kept_is_refused(database: Database, seed: Seed):
+    with pytest.raises(ValueError, match="nothing to audit: the window ends at 2020-01-02"):
+        await audit_cell(
+            database,
+            SystemClock(),
+            from_at=instant("2020-01-01T00:00:00Z"),
+            until_at=instant("2020-01-02T00:00:00Z"),
+            retention_days=30,
+        )
