@@ -68,7 +68,9 @@ async def get_exclusions(db: Executor, tenant_id: TenantId, name: str) -> Exclus
 
 async def get_many(db: Executor, tenant_id: TenantId, names: Sequence[str]) -> dict[str, Calendar]:
     """Calendars by name; unknown ones are left out."""
-    rows = await db.fetch(_QUERIES["calendar_get"], tenant_id, list(names))
+    if not names:
+        return {}
+    rows = await db.fetch(_QUERIES["calendar_get"], tenant_id, sorted(set(names)))
     return {row["name"]: _calendar(row) for row in rows}
 
 
@@ -100,25 +102,18 @@ async def schedules_using(
     return [row["schedule_id"] for row in rows]
 
 
-async def timings_for(
-    db: Executor, tenant_id: TenantId, definitions: Sequence[Definition]
-) -> list[Timing | ValidationFailed]:
-    """The timing of each definition, without the days its calendar leaves out; a fault if there is no such calendar."""
-    names = {definition.calendar for definition in definitions if definition.calendar is not None}
-    if not names:
-        return [definition.timing for definition in definitions]
-    calendars = await get_many(db, tenant_id, sorted(names))
-    made: dict[tuple[int, str], Timing | ValidationFailed] = {}
-    timings: list[Timing | ValidationFailed] = []
-    for definition in definitions:
-        if definition.calendar is None:
-            timings.append(definition.timing)
-            continue
-        facts = (id(definition.timing), definition.calendar)
-        if facts not in made:
-            made[facts] = _without_days(definition.timing, definition.calendar, calendars)
-        timings.append(made[facts])
-    return timings
+def timing_without(definition: Definition, calendars: Mapping[str, Calendar]) -> Timing | ValidationFailed:
+    """The timing of a definition without the days of its calendar; a fault if that is not among the calendars."""
+    name = definition.rule.calendar
+    if name is None:
+        return definition.rule.timing
+    calendar = calendars.get(name)
+    if calendar is None:
+        fault = FieldError(
+            field="calendar", message="is not a calendar of this tenant", value=name, hint="create it first"
+        )
+        return ValidationFailed((fault,))
+    return definition.rule.timing.with_exclusions(Exclusions.parse(calendar.days))
 
 
 def read_days(fields: Fields, value: object) -> list[object]:
@@ -152,16 +147,6 @@ def _day(fields: Fields, path: str, value: object) -> date | None:
         pass
     fields.add(path, "must be a day such as 2026-12-25", value)
     return None
-
-
-def _without_days(timing: Timing, name: str, calendars: Mapping[str, Calendar]) -> Timing | ValidationFailed:
-    calendar = calendars.get(name)
-    if calendar is None:
-        fault = FieldError(
-            field="calendar", message="is not a calendar of this tenant", value=name, hint="create it first"
-        )
-        return ValidationFailed((fault,))
-    return timing.with_exclusions(Exclusions.parse(calendar.days))
 
 
 def _calendar(row: Row) -> Calendar:

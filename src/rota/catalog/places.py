@@ -10,7 +10,7 @@ from rota.base.model import CadenceId, LaneId, PolicyId, TenantId
 from rota.calendar import Timing
 from rota.catalog.activation import Activation, activate
 from rota.catalog.cadences import ensure_cadences
-from rota.catalog.calendars import timings_for
+from rota.catalog.calendars import get_many, timing_without
 from rota.catalog.definition import Definition
 from rota.catalog.lanes import ensure_lanes
 from rota.catalog.policies import ensure_policies
@@ -25,6 +25,7 @@ class Shared:
     cadence_id: CadenceId | None
     lane_id: LaneId
     policy_id: PolicyId
+    calendar_version: int | None = None
 
     def place(self, activation: Activation) -> Place:
         """The place of a version that is in force as the activation says."""
@@ -35,6 +36,7 @@ class Shared:
             policy_id=self.policy_id,
             active_from=activation.active_from,
             active_until=activation.active_until,
+            calendar_version=self.calendar_version,
         )
 
 
@@ -47,7 +49,8 @@ async def share_many(
     harmless when unused, and nobody then waits for the schedules' transaction.
     """
     distinct = list({id(definition.rule): definition for definition in definitions}.values())
-    timings = await timings_for(db, tenant_id, distinct)
+    calendars = await get_many(db, tenant_id, [one.rule.calendar for one in distinct if one.rule.calendar is not None])
+    timings = [timing_without(definition, calendars) for definition in distinct]
     recurring = [timing for timing in timings if isinstance(timing, Timing) and timing.kind != "at"]
     cadence_ids = await ensure_cadences(db, recurring)
     policies = {id(one.rule.policy): one.rule.policy for one in distinct}
@@ -66,6 +69,7 @@ async def share_many(
             cadence_id=None if timing.kind == "at" else cadence_ids[timing.key()],
             lane_id=lane_ids[lane_key],
             policy_id=policy_of[id(rule.policy)],
+            calendar_version=calendars[rule.calendar].version if rule.calendar in calendars else None,
         )
     return [shared[id(definition.rule)] for definition in definitions]
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import orjson
 
 from rota.base.db import Executor, Query, Row, load_queries
-from rota.base.errors import NotFound
+from rota.base.errors import Conflict, NotFound
 from rota.base.model import CadenceId, LaneId, PolicyId, ScheduleId, ScheduleState, TenantId
 from rota.catalog import limits
 from rota.catalog.definition import Definition, shown_document
@@ -22,7 +22,10 @@ _FIRST_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a schedule's row points to, and from when until when its version is in force."""
+    """What a schedule's row points to, and from when until when its version is in force.
+
+    calendar_version is that of the day list which the cadence leaves out; a write refuses one that has passed.
+    """
 
     cadence_id: CadenceId | None
     fire_at: datetime | None
@@ -30,6 +33,7 @@ class Place:
     policy_id: PolicyId
     active_from: datetime
     active_until: datetime | None
+    calendar_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +150,13 @@ async def insert_many(
     if not schedules:
         return set()
     definitions = [schedule.definition for schedule in schedules]
+    places = [schedule.place for schedule in schedules]
+    await _hold_calendars(tx, tenant_id, definitions, places)
     rows = await tx.fetch(
         _QUERIES["schedule_insert"],
         tenant_id,
         [schedule.schedule_id for schedule in schedules],
-        *_columns(definitions, [schedule.place for schedule in schedules]),
+        *_columns(definitions, places),
         actor,
         reason,
     )
@@ -166,13 +172,15 @@ async def replace_many(
         return {}
     ids = [replacement.schedule_id for replacement in replacements]
     definitions = [replacement.definition for replacement in replacements]
+    places = [replacement.place for replacement in replacements]
+    await _hold_calendars(tx, tenant_id, definitions, places)
     rows = await tx.fetch(
         _QUERIES["schedule_replace"],
         tenant_id,
         ids,
         [replacement.expected_version for replacement in replacements],
         [str(replacement.state) for replacement in replacements],
-        *_columns(definitions, [replacement.place for replacement in replacements]),
+        *_columns(definitions, places),
         actor,
         reason,
     )
@@ -320,6 +328,23 @@ def _columns(definitions: Sequence[Definition], places: Sequence[Place]) -> tupl
         [rule.target_text for rule in rules],
         [definition.payload for definition in definitions],
     )
+
+
+async def _hold_calendars(
+    tx: Executor, tenant_id: TenantId, definitions: Sequence[Definition], places: Sequence[Place]
+) -> None:
+    wanted = {
+        (definition.rule.calendar, place.calendar_version)
+        for definition, place in zip(definitions, places, strict=True)
+        if definition.rule.calendar is not None and place.calendar_version is not None
+    }
+    if not wanted:
+        return
+    names = [name for name, _ in wanted]
+    found = {(row[0], row[1]) for row in await tx.fetch(_QUERIES["schedule_hold_calendars"], tenant_id, names)}
+    if changed := wanted - found:
+        name = min(str(name) for name, _ in changed)
+        raise Conflict(f"the calendar {name} was changed meanwhile", hint="send the request again")
 
 
 async def _put_limits(tx: Executor, tenant_id: TenantId, definitions: Sequence[Definition]) -> None:

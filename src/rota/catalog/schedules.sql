@@ -127,6 +127,11 @@ WITH wanted AS MATERIALIZED (
 )
 SELECT schedule_id, version FROM written;
 
+-- name: schedule_hold_calendars (tenant_id, names)
+-- Shared by the writers of schedules that use a day list: who changes the list waits for them, and then sees what they
+-- wrote. Name order is the lock order.
+SELECT name, version FROM calendars WHERE tenant_id = $1::bigint AND name = ANY ($2::text[]) ORDER BY name FOR SHARE;
+
 -- name: schedule_set_aside (ids, reasons)
 -- Not a change by its owner, so no version: why a schedule is not planned although it is active.
 UPDATE schedules AS s SET set_aside = w.reason

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from rota.base.db import Database
-from rota.base.errors import NotFound, QuotaExceeded, ValidationFailed
+from rota.base.errors import Conflict, NotFound, QuotaExceeded, ValidationFailed
 from rota.base.model import Actor, ScheduleId, ScheduleState, TenantId, new_schedule_id
 from rota.catalog import audit_trail, schedules
 from rota.catalog.audit_trail import actor_text, creation
@@ -286,6 +286,20 @@ async def test_a_calendar_is_part_of_the_cadence_and_cannot_be_removed_while_it_
     [fault] = await share_many(db, tenant.tenant_id, [unknown])
     assert isinstance(fault, ValidationFailed)
     assert fault.errors[0].field == "calendar"
+
+
+async def test_a_day_list_that_changes_meanwhile_is_noticed(db, tenant, document):
+    await put_calendar(db, tenant.tenant_id, "holidays", ["2026-12-25"], ACTOR)
+    new = await build(db, tenant, [document | {"calendar": "holidays"}])
+    await put_calendar(db, tenant.tenant_id, "holidays", ["2026-12-26"], ACTOR)
+
+    async def write() -> None:
+        async with db.transaction() as tx:
+            await schedules.insert_many(tx, tenant.tenant_id, new, actor="a")
+
+    with pytest.raises(Conflict, match="holidays was changed meanwhile"):
+        await write()
+    assert await schedules.list_schedules(db, tenant.tenant_id) == []
 
 
 async def test_who_made_one_of_many_is_told_by_the_trail(db, tenant, stranger, document):

@@ -134,6 +134,13 @@ def definition(target: dict[str, Any]) -> Definition:
     return Definition.parse({"name": "x", "timing": {"cron": "0 9 * * *"}, "target": target})
 
 
+def test_what_is_shown_of_a_definition_in_code_holds_no_secret():
+    secret = {"Authorization": "Bearer s3cret"}
+    read = Definition.parse({"name": "x", "timing": {"cron": "0 9 * * *"}, "payload": {"password": "s3cret"},
+                             "target": http(url="https://example.com/?token=s3cret", headers=secret)})  # fmt: skip
+    assert "s3cret" not in repr(read)
+
+
 def test_a_mask_that_comes_back_keeps_the_stored_secret():
     stored = definition(http(url="https://example.com/?token=t0ken&n=1", headers={"Authorization": "Bearer s3cret"}))
     read = stored.document()
