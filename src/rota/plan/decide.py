@@ -77,10 +77,8 @@ def _newest(timing: Timing, first: datetime, after: datetime, through: datetime)
 def _skip(
     timing: Timing, policy: MisfirePolicy, first: datetime, after: datetime, through: datetime, now: datetime
 ) -> Decision:
-    if policy.max_lateness is None:
-        edge = after
-    else:
-        edge = max(after, min(through, now - policy.max_lateness - _MICROSECOND))
+    oldest = after if policy.max_lateness is None else now - policy.max_lateness - _MICROSECOND
+    edge = max(after, min(through, oldest))
     runs = tuple(islice(timing.fires(edge, through), MOST_LATE_RUNS))
     decision = _with_rest(timing, runs, Trigger.TIMING, runs[-1] if runs else through, through, "misfire_skip")
     return Decision(runs=decision.runs, missed=_missed(timing, first, after, edge, "misfire_skip") + decision.missed)

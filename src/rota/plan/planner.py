@@ -11,7 +11,6 @@ term, insert `schedules x fires`, move the cursor. Fire times are computed once 
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Final, Protocol
@@ -26,6 +25,7 @@ from rota.base.model import Policy
 from rota.base.service import Service
 from rota.base.telemetry import CadenceSetAside, Planned, emit, planned_ahead
 from rota.calendar import Timing, TimingError
+from rota.coord.coordinator import ShardLease
 from rota.plan.decide import Decision, decide
 
 _QUERIES = load_queries(__file__, "planner.sql")
@@ -35,18 +35,10 @@ _MAX_FIRES: Final = 5_000  # (cadence, fire) pairs of one transaction
 _TIMINGS_KEPT: Final = 50_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnedShard:
-    """A shard this process may plan, and the term in which it may."""
-
-    shard: int
-    generation: int
-
-
 class Ownership(Protocol):
     """Who says what this process owns right now; empty as soon as it cannot be sure."""
 
-    def owned(self) -> Sequence[OwnedShard]:
+    def owned(self) -> Sequence[ShardLease]:
         """The shards whose lease is trusted at this moment."""
         ...
 
@@ -100,7 +92,7 @@ class Planner(Service):
         planned_ahead.set(await self._db.fetch_value(_QUERIES["planned_ahead"]) or 0.0)
         return 0.0 if lags else self._tick_s
 
-    async def plan(self, shards: Sequence[OwnedShard], after: datetime, target: datetime) -> bool:
+    async def plan(self, shards: Sequence[ShardLease], after: datetime, target: datetime) -> bool:
         """Plan the shards, which all stand at `after`, towards `target`; True if they are not there yet."""
         through = min(target, after + MAX_WINDOW) if target - after > MAX_WINDOW + self._horizon else target
         timings = await self._due(through)
@@ -146,7 +138,7 @@ class Planner(Service):
         return timing
 
     async def _plan_chunk(
-        self, chunk: Sequence[OwnedShard], after: datetime, through: datetime, timings: dict[int, Timing]
+        self, chunk: Sequence[ShardLease], after: datetime, through: datetime, timings: dict[int, Timing]
     ) -> bool:
         """One transaction; False if the shards were busy or are not ours any more."""
         started = time.perf_counter()
@@ -162,8 +154,8 @@ class Planner(Service):
                 await failpoint("plan.before_insert")
                 now: datetime = rows[0]["now"]
                 n = await self._write(tx, shards, after, through, now, timings)
-                if await tx.execute(_QUERIES["shard_advance"], shards, generations, through) != len(shards):
-                    raise LostShardError(f"lost one of the shards {shards}")
+                n_moved = await tx.execute(_QUERIES["shard_advance"], shards, generations, through)
+                _check_moved(n_moved, shards)
                 await failpoint("plan.before_commit")
         except (asyncpg.LockNotAvailableError, LostShardError):
             return False
@@ -247,3 +239,9 @@ class Planner(Service):
             await self._db.execute(_QUERIES["cadence_advance"], list(timings), following, through)
         except DatabaseUnavailable:
             return
+
+
+def _check_moved(n_moved: int, shards: list[int]) -> None:
+    """The cursor of every shard moved in our term, or the whole transaction is rolled back."""
+    if n_moved != len(shards):
+        raise LostShardError(f"lost one of the shards {shards}")

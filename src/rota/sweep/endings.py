@@ -10,7 +10,7 @@ from rota.base.model import Actor
 from rota.base.service import Service
 from rota.catalog import audit_trail, pauses
 from rota.catalog.audit_trail import Change
-from rota.plan import edits
+from rota.plan import states
 
 SQL = load_queries(__file__, "endings.sql")
 BATCH = 500
@@ -60,7 +60,7 @@ class Endings(Service):
         rows = await self._db.fetch(SQL["schedule_pause_ended"], limit)
         for row in rows:
             try:
-                await edits.resume_schedule(
+                await states.resume_schedule(
                     self._db,
                     row["tenant_id"],
                     row["schedule_id"],
