@@ -62,8 +62,8 @@ class Definition:
     ) -> "Definition":
         """Read a definition; raise ValidationFailed with every fault and its path.
 
-        hash_key is what H and the default anchor are derived from (see default_hash_key). A secret that was read as a
-        mask and comes back as one is taken from the stored definition.
+        hash_key is what H and the default anchor are derived from (see default_hash_key); without one, the name. A
+        secret that was read as a mask and comes back as one is taken from the stored definition.
         """
         fields = Fields()
         if not document.keys() <= _KNOWN:
@@ -74,7 +74,7 @@ class Definition:
         description = "" if said is None else fields.text("description", said, 2000, least=0)
         labels = _read_labels(fields, document.get("labels"))
         payload = _read_payload(fields, document.get("payload"), max_payload_bytes)
-        rule = read_rule(fields, document, hash_key, None if stored is None else stored.target)
+        rule = read_rule(fields, document, hash_key or name or "", None if stored is None else stored.target)
         if fields.errors or name is None or description is None or rule is None:
             raise ValidationFailed(fields.errors)
         return cls(name=name, description=description, labels=labels, payload=payload, rule=rule)
