@@ -130,7 +130,8 @@ CREATE TABLE policies (
     window_ms       bigint NOT NULL,
     misfire         text NOT NULL,                     -- skip, fire_once, catch_up
     max_lateness_ms bigint,                            -- NULL: never too late
-    max_catch_up    integer NOT NULL
+    max_catch_up    integer NOT NULL,
+    is_exclusive    boolean NOT NULL GENERATED ALWAYS AS (document ->> 'overlap' <> 'allow') STORED
 );
 
 -- One row a distinct place to wait: whatever can hold work back (tenant, queue, priority, target, key) is part of the
