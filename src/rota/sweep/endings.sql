@@ -5,7 +5,8 @@
 WITH ended AS (
     SELECT s.schedule_id FROM schedules AS s JOIN shards AS h ON h.shard = s.shard
     WHERE s.state = 'active' AND s.active_until <= rota_now() AND h.planned_through >= s.active_until
-        AND NOT EXISTS (SELECT FROM occurrences AS o WHERE o.shard = s.shard AND o.schedule_id = s.schedule_id)
+        AND NOT EXISTS (
+            SELECT FROM occurrences AS o WHERE o.shard = s.shard AND o.schedule_id = s.schedule_id OFFSET 0)
     ORDER BY s.active_until LIMIT $1::integer FOR UPDATE OF s SKIP LOCKED
 ), written AS (
     UPDATE schedules AS s SET state = 'finished', updated_at = rota_now()
@@ -18,27 +19,34 @@ WITH ended AS (
 )
 SELECT schedule_id, tenant_id, version FROM written ORDER BY schedule_id;
 
--- name: schedule_finish_once (n)
--- The same for one-shots, shard by shard so that those far ahead are never read. Only with a trace of its one run: a
--- one-shot that left none stays active, where the audit finds it. What a change of the schedule cancelled is no trace.
-WITH ended AS (
-    SELECT s.schedule_id FROM shards AS h, LATERAL (
-        SELECT o.schedule_id FROM schedules AS o
+-- name: once_scan (shards, after_ats, after_ids, n)
+-- A page of the one-shots of each shard whose instant is planned and past, and whether each is over: nothing pending,
+-- and a trace of its one run. One that left no trace stays active, where the audit finds it. What a change of the
+-- schedule cancelled is no trace. Pages go on from the last, so that many that still wait are not read each time.
+SELECT c.shard, c.schedule_id, c.fire_at,
+    NOT EXISTS (SELECT FROM occurrences AS r WHERE r.shard = c.shard AND r.schedule_id = c.schedule_id OFFSET 0)
+        AND (EXISTS (SELECT FROM finished_occurrences AS f
+                WHERE f.schedule_id = c.schedule_id AND f.scheduled_for = c.fire_at
+                    AND (f.version = c.version OR f.state <> 'cancelled') OFFSET 0)
+            OR EXISTS (SELECT FROM dead_letters AS d
+                WHERE d.shard = c.shard AND d.schedule_id = c.schedule_id AND d.scheduled_for = c.fire_at OFFSET 0)
+            OR EXISTS (SELECT FROM missed_ranges AS m
+                WHERE m.shard = c.shard AND m.schedule_id = c.schedule_id AND m.first_at <= c.fire_at
+                    AND m.last_at >= c.fire_at OFFSET 0)) AS is_over
+FROM unnest($1::smallint[], $2::timestamptz[], $3::uuid[]) AS w (shard, after_at, after_id)
+JOIN shards AS h ON h.shard = w.shard,
+    LATERAL (
+        SELECT o.shard, o.schedule_id, o.fire_at, o.version FROM schedules AS o
         WHERE o.shard = h.shard AND o.state = 'active' AND o.fire_at <= least(h.planned_through, rota_now())
-            AND NOT EXISTS (SELECT FROM occurrences AS r WHERE r.shard = o.shard AND r.schedule_id = o.schedule_id)
-            AND (EXISTS (SELECT FROM finished_occurrences AS f
-                    WHERE f.schedule_id = o.schedule_id AND f.scheduled_for = o.fire_at
-                        AND (f.version = o.version OR f.state <> 'cancelled'))
-                OR EXISTS (SELECT FROM dead_letters AS d
-                    WHERE d.shard = o.shard AND d.schedule_id = o.schedule_id AND d.scheduled_for = o.fire_at)
-                OR EXISTS (SELECT FROM missed_ranges AS m
-                    WHERE m.shard = o.shard AND m.schedule_id = o.schedule_id AND m.first_at <= o.fire_at
-                        AND m.last_at >= o.fire_at))
-        ORDER BY o.fire_at LIMIT $1::integer OFFSET 0) AS s
-    LIMIT $1::integer
-), held AS (
-    SELECT s.schedule_id FROM schedules AS s JOIN ended USING (schedule_id)
-    WHERE s.state = 'active' AND s.fire_at <= rota_now()
+            AND o.fire_at >= w.after_at AND (o.fire_at, o.schedule_id) > (w.after_at, w.after_id)
+        ORDER BY o.fire_at, o.schedule_id LIMIT $4::integer) AS c;
+
+-- name: schedule_finish_once (schedule_ids)
+WITH held AS (
+    SELECT s.schedule_id FROM schedules AS s
+    WHERE s.schedule_id = ANY ($1::uuid[]) AND s.state = 'active' AND s.fire_at <= rota_now()
+        AND NOT EXISTS (
+            SELECT FROM occurrences AS r WHERE r.shard = s.shard AND r.schedule_id = s.schedule_id OFFSET 0)
     ORDER BY s.schedule_id FOR UPDATE OF s SKIP LOCKED
 ), written AS (
     UPDATE schedules AS s SET state = 'finished', updated_at = rota_now()

@@ -6,6 +6,8 @@ import asyncpg
 import pytest
 
 from rota.base.db import Database
+from rota.base.model import N_SHARDS
+from rota.sweep import endings as endings_module
 from rota.sweep.endings import SQL, Endings
 from support.keeping import DAY, HOUR, Seed
 
@@ -24,6 +26,12 @@ async def now(connection: asyncpg.Connection) -> datetime:
 
 def endings(database: Database) -> Endings:
     return Endings(database, node="n1", tick_s=5.0)
+
+
+async def round_of(service: Endings) -> None:
+    """Once over all shards."""
+    for _ in range(N_SHARDS // endings_module.SHARDS_A_TICK):
+        await service.tick()
 
 
 async def states(seed: Seed) -> list[str]:
@@ -70,8 +78,25 @@ async def test_a_one_shot_is_finished_when_it_has_run_died_or_was_missed(databas
         *(missed.int & 255, missed, now - HOUR),
     )
     await seed.schedule(active_from=now - DAY, fire_at=now + HOUR)
-    await endings(database).tick()
+    await round_of(endings(database))
     assert await states(seed) == ["finished", "finished", "active"]
+
+
+async def test_many_one_shots_that_wait_do_not_keep_those_behind_them_from_being_finished(
+    database: Database, seed: Seed, now: datetime, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(endings_module, "PAGE", 2)
+    monkeypatch.setattr(endings_module, "SHARDS_A_TICK", 256)
+    shard = "UPDATE schedules SET shard = 7"
+    for _ in range(5):
+        await seed.schedule(active_from=now - DAY, fire_at=now - 2 * HOUR)
+    ran = await seed.schedule(active_from=now - DAY, fire_at=now - HOUR)
+    await seed.finished(ran, now - HOUR)
+    await seed.connection.execute(shard)
+    service = endings(database)
+    found = [await service.finish_once() for _ in range(6)]
+    assert found == [False, False, True, False, False, False]
+    assert (await states(seed)).count("finished") == 1
 
 
 async def test_a_one_shot_that_left_no_trace_stays_active_for_the_audit_to_find(
@@ -79,7 +104,7 @@ async def test_a_one_shot_that_left_no_trace_stays_active_for_the_audit_to_find(
 ):
     lost = await seed.schedule(active_from=now - DAY, fire_at=now - HOUR)
     await seed.finished(lost, now - HOUR, version=0, state="cancelled", reason="superseded")
-    await endings(database).tick()
+    await round_of(endings(database))
     assert await states(seed) == ["active"]
 
 
@@ -91,10 +116,10 @@ async def test_a_schedule_somebody_is_changing_is_left_for_later(
     transaction = other.transaction()
     await transaction.start()
     await other.execute("SELECT 1 FROM schedules FOR UPDATE")
-    assert await endings(database).finish(SQL["schedule_finish"]) == 0
+    assert await endings(database).finish(SQL["schedule_finish"], 10) == 0
     await transaction.rollback()
     await other.close()
-    assert await endings(database).finish(SQL["schedule_finish"]) == 1
+    assert await endings(database).finish(SQL["schedule_finish"], 10) == 1
 
 
 async def test_pauses_that_have_run_out_are_lifted_and_named_in_the_trail(
