@@ -8,10 +8,13 @@ from datetime import UTC, datetime, timedelta
 import orjson
 
 from rota.base.errors import FieldError, ValidationFailed
+from rota.base.json import clean_text
 from rota.calendar import TimingError, format_duration, parse_duration
 
 MASK = "***"
 _ECHO_LIMIT = 100
+_MOST_ERRORS = 100
+_LONGEST_PATH = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
@@ -28,8 +31,10 @@ class Fields:
         self.errors: list[FieldError] = []
 
     def add(self, field: str, message: str, value: object = None, hint: str = "") -> None:
-        """Note one fault. Leave value out where it may hold a secret."""
-        self.errors.append(FieldError(field=field, message=message, value=_echo(value), hint=hint))
+        """Note one fault; of hundreds the first ones. Leave value out where it may hold a secret."""
+        if len(self.errors) < _MOST_ERRORS:
+            shown = clean_text(field, limit=_LONGEST_PATH)
+            self.errors.append(FieldError(field=shown, message=message, value=_echo(value), hint=hint))
 
     def raise_if_any(self) -> None:
         """Raise ValidationFailed with all faults, if there are any."""
@@ -166,7 +171,14 @@ def _has_surrogate(text: str) -> bool:
 
 
 def _echo(value: object) -> object:
-    if isinstance(value, str):
-        cut = value if len(value) <= _ECHO_LIMIT else value[:_ECHO_LIMIT] + "…"
-        return cut.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-    return value if isinstance(value, bool | int | float) else None
+    match value:
+        case str():
+            return clean_text(value, limit=_ECHO_LIMIT)
+        case bool():
+            return value
+        case int():
+            return value if abs(value) < 2**53 else f"a number of {value.bit_length()} bits"
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case _:
+            return None

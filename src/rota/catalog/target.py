@@ -216,6 +216,8 @@ def _url_fault(text: str, parts: SplitResult) -> tuple[str, str]:
 def _host_key(parts: SplitResult) -> str:
     host = parts.hostname or ""
     if ":" not in host:
+        if len(host) > 253:
+            return ""
         host = host if host.isascii() else host.encode("idna").decode("ascii")
         if len(host) > 253 or not _HOST.fullmatch(host):
             return ""

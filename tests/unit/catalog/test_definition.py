@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.base.errors import FieldError, ValidationFailed
@@ -287,6 +287,22 @@ JSON = st.recursive(
 )
 
 
+def test_a_value_that_json_cannot_carry_is_not_said_again_as_it_was():
+    found = faults(
+        SMALL | {"max_runs": 10**5000, "group": 10**5000, "description": 2**64, "labels": {"a": float("nan")}}
+    )
+    assert found["description"].value == "a number of 65 bits"
+    assert found["labels.a"].value == "nan"
+
+
+def test_of_a_hundred_thousand_faults_the_first_hundred_are_told():
+    with pytest.raises(ValidationFailed) as refused:
+        Definition.parse(SMALL | {f"x{number}" + "y" * 1000: 1 for number in range(100_000)})
+    assert len(refused.value.errors) == 100
+    assert max(len(error.field) for error in refused.value.errors) == 200
+
+
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["name", "group", "labels", "timing", "window", "misfire", "retry", "target",
     "payload", "starts_at", "max_runs", "limit", "overlap", "priority", "calendar", "other"]), JSON))  # fmt: skip
 def test_whatever_is_sent_is_either_read_or_refused_by_field(document: dict[str, Any]):
@@ -295,6 +311,7 @@ def test_whatever_is_sent_is_either_read_or_refused_by_field(document: dict[str,
         assert Definition.parse(read.document(masked=False)) == read
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_a_payload_that_is_read_comes_back_the_same(payload: Any):
     try:
