@@ -15,6 +15,7 @@ from rota.base.service import Service
 from rota.catalog import audit_trail, pauses
 from rota.catalog.audit_trail import Change
 from rota.plan import states
+from rota.sweep.bounds import bound
 
 SQL = load_queries(__file__, "endings.sql")
 BATCH = 500
@@ -46,6 +47,7 @@ class Endings(Service):
     async def finish(self, query: Query, *args: object) -> int:
         """Schedules that will never fire again and have nothing unfinished; how many."""
         async with self._db.transaction() as tx:
+            await bound(tx)
             rows = await tx.fetch(query, *args)
             changes = [
                 Change(
@@ -100,4 +102,5 @@ class Endings(Service):
     async def lift_pauses(self, limit: int = BATCH) -> int:
         """Pauses of queues, targets, groups and tenants that have run out."""
         async with self._db.transaction() as tx:
+            await bound(tx)
             return len(await pauses.expire_pauses(tx, self._actor, limit))

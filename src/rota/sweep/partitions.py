@@ -13,13 +13,13 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from rota.base.clock import Clock
 from rota.base.db import Database, LockTimeout, Query, load_queries
+from rota.sweep.bounds import bound
 
 SQL = load_queries(__file__, "partitions.sql")
 LOCK_SPACE = 7412
 TASK = 1
 DAYS_BEHIND = 1
 DAYS_AHEAD = 7
-LOCK_TIMEOUT = "100ms"
 N_TRIES = 20
 
 
@@ -112,9 +112,9 @@ class Partitions:
         for number in range(N_TRIES):
             try:
                 async with self._db.transaction() as tx:
+                    await bound(tx)
                     if not await tx.fetch_value(SQL["upkeep_try"], LOCK_SPACE, TASK):
                         return None
-                    await tx.execute(SQL["upkeep_hurry"], LOCK_TIMEOUT)
                     return bool(await tx.fetch_value(query, self._parent.table, day))
             except LockTimeout:
                 # Let through who queued up behind us before trying again.

@@ -2,10 +2,6 @@
 -- One keeper at a time a task; whoever finds it taken goes on with something else. Ends with the transaction.
 SELECT pg_try_advisory_xact_lock($1::integer, $2::integer) AS is_mine;
 
--- name: upkeep_hurry (lock_timeout)
--- Whoever waits for a lock on a partitioned table makes everybody behind it wait: give up early, come back.
-SELECT set_config('lock_timeout', $1::text, true);
-
 -- name: partition_days (parent)
 SELECT rota_partition_days($1::text) AS day;
 

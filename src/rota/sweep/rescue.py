@@ -21,6 +21,7 @@ from rota.base.json import load_json
 from rota.base.model import Policy, RetryPolicy, RunKey
 from rota.base.service import Service
 from rota.base.telemetry import LeaseExpired, OccurrenceDied, emit
+from rota.sweep.bounds import bound
 from rota.sweep.loss import Again, Buried, Dropped, Loss, after_loss
 
 SQL = load_queries(__file__, "rescue.sql")
@@ -48,6 +49,7 @@ class Rescue(Service):
     async def rescue(self, limit: int) -> int:
         """Rescue up to `limit` occurrences in one transaction; how many."""
         async with self._db.transaction() as tx:
+            await bound(tx)
             lost = await tx.fetch(SQL["occurrence_rescue"], limit)
             if not lost:
                 return 0
