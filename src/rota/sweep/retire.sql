@@ -35,10 +35,5 @@ DELETE FROM nodes WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM nodes WHERE lease_until < rota_now() - make_interval(days => $1::integer)
     ORDER BY lease_until LIMIT $2::integer FOR UPDATE SKIP LOCKED));
 
--- name: audit_trail_retire (older_than_days, n)
--- Ids grow with time, so the oldest are first.
-DELETE FROM audit_trail WHERE at < rota_now() - make_interval(days => $1::integer) AND audit_id = ANY (ARRAY(
-    SELECT audit_id FROM audit_trail ORDER BY audit_id LIMIT $2::integer FOR UPDATE SKIP LOCKED));
-
 -- name: retire_now ()
 SELECT rota_now();
