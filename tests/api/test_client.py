@@ -5,7 +5,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rota.base.errors import Conflict, Forbidden, NotFound, Unauthenticated, ValidationFailed, VersionMismatch
+from rota.base.errors import (
+    Conflict,
+    DatabaseUnavailable,
+    Forbidden,
+    NotFound,
+    Unauthenticated,
+    ValidationFailed,
+    VersionMismatch,
+)
 from rota.client import AsyncClient, Client
 from support.api import Api, schedule
 from support.waiting import free_port
@@ -119,8 +127,9 @@ async def test_an_answer_that_was_lost_is_asked_for_again_with_the_same_key(api:
 
 async def test_a_server_that_is_not_there_is_told_with_a_hint():
     url = f"http://127.0.0.1:{free_port()}"
-    with Client(url, "k", max_tries=1) as client, pytest.raises(Exception, match="no answer from") as missed:
+    with Client(url, "k", max_tries=1) as client, pytest.raises(DatabaseUnavailable, match="no answer") as missed:
         client.me()
     assert "rota serve" in missed.value.hint
-    async with AsyncClient(url, "k", max_tries=1) as client, pytest.raises(Exception, match="no answer from"):
-        await client.me()
+    async with AsyncClient(url, "k", max_tries=1) as client:
+        with pytest.raises(DatabaseUnavailable, match="no answer from"):
+            await client.me()

@@ -16,6 +16,7 @@ MAX_PAGE = 500
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at the most.")]
+OfSchedule = Annotated[str | None, Query(max_length=36, description="Of this schedule.")]
 Cursor = Annotated[str | None, Query(max_length=2000, description="next_cursor of the page before.")]
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -33,14 +34,17 @@ class Page(BaseModel, Generic[Item]):
     next_cursor: str | None
 
 
-def json_answer(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer."""
-    return Response(dump(document), status, headers=headers, media_type="application/json")
+def json_answer(
+    document: object, status: int = 200, headers: Mapping[str, str] | None = None, *, is_repeatable: bool = False
+) -> Response:
+    """A JSON answer. One that may be given again from the store is the same to the byte: its members are sorted."""
+    return Response(dump(document, sort=is_repeatable), status, headers=headers, media_type="application/json")
 
 
-def dump(document: object) -> bytes:
+def dump(document: object, *, sort: bool = False) -> bytes:
     """JSON bytes; instants as RFC 3339 in UTC with Z."""
-    return orjson.dumps(document, default=_plain, option=orjson.OPT_UTC_Z | orjson.OPT_PASSTHROUGH_DATETIME)
+    options = orjson.OPT_PASSTHROUGH_DATETIME | (orjson.OPT_SORT_KEYS if sort else 0)
+    return orjson.dumps(document, default=_plain, option=options)
 
 
 def _plain(value: object) -> object:

@@ -8,7 +8,7 @@ every node. An object of another tenant is answered as one that does not exist.
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -76,10 +76,10 @@ def bearer(scope: types.Scope) -> str:
     raise Unauthenticated("no key was sent", hint="send the key as Authorization: Bearer rota_...")
 
 
-def needs(scope: Scope) -> Callable[[Request], Principal]:
+def needs(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
     """A parameter of a route: the caller, who must have this scope. Forbidden otherwise."""
 
-    def caller(request: Request) -> Principal:
+    async def caller(request: Request) -> Principal:
         principal: Principal = request.state.principal
         if not principal.may(scope):
             has = ", ".join(sorted(principal.scopes)) or "none"
@@ -102,13 +102,13 @@ Worker = Annotated[Principal, Depends(needs(Scope.WORKER))]
 Admin = Annotated[Principal, Depends(needs(Scope.ADMIN))]
 
 
-def anyone(request: Request) -> Principal:
+async def anyone(request: Request) -> Principal:
     """A parameter of a route: the caller, whatever its scopes."""
     principal: Principal = request.state.principal
     return principal
 
 
-def operator(principal: Admin) -> Principal:
+async def operator(principal: Admin) -> Principal:
     """A parameter of a route: an operator of the cell. Forbidden otherwise."""
     if not principal.is_operator:
         raise Forbidden("only an operator of the cell may do that", hint="use a key that was made with `--operator`")

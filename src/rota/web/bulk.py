@@ -10,7 +10,7 @@ from rota.base.model import Actor, TenantId, named_schedule_id
 from rota.catalog.idempotency import IdempotencyKey
 from rota.plan.edits import Created
 from rota.web import documents
-from rota.web.answers import body_of, dump
+from rota.web.answers import PROBLEM_RESPONSES, body_of, dump
 from rota.web.auth import Writer, actor_of
 from rota.web.bodies import parse_json
 from rota.web.calls import IdempotencyHeader
@@ -20,7 +20,7 @@ from rota.web.ndjson import MEDIA_TYPE, Exchange, Line
 from rota.web.problems import Problem, problem_of
 from rota.web.state import AppState, Shared
 
-router = APIRouter(tags=["schedules"])
+router = APIRouter(responses=PROBLEM_RESPONSES, tags=["schedules"])
 
 
 @router.post(
@@ -37,7 +37,10 @@ router = APIRouter(tags=["schedules"])
 async def create_many(
     request: Request, principal: Writer, shared: Shared, idempotency_key: IdempotencyHeader = None
 ) -> Response:
-    """Create one schedule a line. A bad line harms no other; with an Idempotency-Key a repeated line makes nothing new."""
+    """Create one schedule a line; a bad line harms no other.
+
+    With an Idempotency-Key, a line that was created is not created again.
+    """
     if idempotency_key is not None:
         IdempotencyKey.of(idempotency_key, "POST", request.url.path, b"")
     work = _Work(

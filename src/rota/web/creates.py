@@ -109,7 +109,7 @@ class Creates:
     async def _write(self, tenant_id: TenantId, batch: list[tuple[Wish, asyncio.Future[Created]]]) -> None:
         try:
             results = await write(self._db, tenant_id, [wish for wish, _ in batch])
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - told to each who waits, none may wait for ever
             for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)

@@ -17,12 +17,12 @@ from rota.base.errors import DatabaseUnavailable, RotaError
 from rota.base.migrations import require_current_schema
 from rota.base.service import ServiceHealth
 from rota.web import reports
-from rota.web.answers import answers, json_answer
+from rota.web.answers import PROBLEM_RESPONSES, answers, json_answer
 
 CHECK_WITHIN_S = 3.0
 KEEP_S = 1.0
 
-router = APIRouter(tags=["cell"])
+router = APIRouter(responses=PROBLEM_RESPONSES, tags=["cell"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

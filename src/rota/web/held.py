@@ -12,13 +12,13 @@ from rota.catalog.limits import ScopeLimit
 from rota.catalog.pauses import Pause, PauseScope
 from rota.plan import edits
 from rota.web import documents
-from rota.web.answers import Cursor, Limit, Page, answers, json_answer, page_answer
+from rota.web.answers import PROBLEM_RESPONSES, Cursor, Limit, Page, answers, json_answer, page_answer
 from rota.web.auth import Reader, Writer, actor_of
 from rota.web.bodies import StrictRoute
 from rota.web.state import Shared
 from rota.web.wire import CalendarBody, LimitBody, ScopePauseBody
 
-router = APIRouter(route_class=StrictRoute)
+router = APIRouter(route_class=StrictRoute, responses=PROBLEM_RESPONSES)
 
 Reason = Annotated[str | None, Query(max_length=500, description="Why; kept in the audit trail.")]
 Value = Annotated[str, Query(max_length=300)]

@@ -9,13 +9,13 @@ from rota.base.errors import FieldError, ValidationFailed
 from rota.calendar import TimingError, parse_duration
 from rota.run import leases
 from rota.web import documents
-from rota.web.answers import answers, json_answer
+from rota.web.answers import PROBLEM_RESPONSES, answers, json_answer
 from rota.web.auth import Worker
 from rota.web.bodies import StrictRoute
 from rota.web.state import Shared
 from rota.web.wire import ClaimBody, CompleteBody, EmptyBody, FailBody
 
-router = APIRouter(route_class=StrictRoute, tags=["leases"])
+router = APIRouter(route_class=StrictRoute, responses=PROBLEM_RESPONSES, tags=["leases"])
 SHORTEST = timedelta(seconds=1)
 LONGEST = timedelta(hours=1)
 

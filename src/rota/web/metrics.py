@@ -15,6 +15,7 @@ from rota.base.db import Database
 from rota.base.errors import DatabaseUnavailable
 from rota.base.telemetry import oldest_due_age, registry
 from rota.web import reports
+from rota.web.answers import PROBLEM_RESPONSES
 
 KEEP_S = 15.0
 GIVE_UP_S = 2.0
@@ -24,7 +25,7 @@ occurrences_about = Gauge("rota_occurrences_unfinished_estimate", "About how man
 cell_age = Gauge("rota_cell_metrics_age_seconds", "Age of the facts about the cell on this page")
 database_up = Gauge("rota_database_up", "Whether the last look at the database was answered")
 
-router = APIRouter(tags=["cell"])
+router = APIRouter(responses=PROBLEM_RESPONSES, tags=["cell"])
 
 
 class CellMetrics:

@@ -12,19 +12,29 @@ from rota.base.model import OccurrenceState, RunKey, TenantId
 from rota.catalog import schedules
 from rota.plan import occurrences as queue_door
 from rota.web import documents, reports
-from rota.web.answers import Cursor, Limit, Page, answers, json_answer, page_answer, parse_uuid, replays
+from rota.web.answers import (
+    PROBLEM_RESPONSES,
+    Cursor,
+    Limit,
+    OfSchedule,
+    Page,
+    answers,
+    json_answer,
+    page_answer,
+    parse_uuid,
+    replays,
+)
 from rota.web.auth import Reader, Writer, actor_of
 from rota.web.bodies import StrictRoute
-from rota.web.calls import IdempotencyHeader, idempotency_of, replayed
+from rota.web.calls import IdempotencyHeader, idempotency_of
 from rota.web.reports import EARLIEST, LATEST, Filter, Position
 from rota.web.state import AppState, Shared
 from rota.web.wire import Instant, ReasonBody, ReplayManyBody
 
-router = APIRouter(route_class=StrictRoute, tags=["occurrences"])
+router = APIRouter(route_class=StrictRoute, responses=PROBLEM_RESPONSES, tags=["occurrences"])
 
 From = Annotated[Instant | None, Query(alias="from", description="Scheduled at or after.")]
 To = Annotated[Instant | None, Query(description="Scheduled before.")]
-OfSchedule = Annotated[str | None, Query(max_length=36, description="Of this schedule.")]
 
 
 @router.get("/v1/occurrences", **answers(Page[documents.Occurrence]))
@@ -120,7 +130,7 @@ async def replay(
     actor = actor_of(principal, request, None if body is None else body.reason)
     idempotency = await idempotency_of(request, idempotency_key)
     made = await queue_door.replay(shared.db, principal.tenant_id, key, actor, idempotency=idempotency)
-    return json_answer(made)
+    return json_answer(made, is_repeatable=idempotency is not None)
 
 
 @router.post("/v1/occurrences/{run_key}/cancel", **answers(documents.Occurrence))
@@ -129,6 +139,7 @@ async def cancel(
 ) -> Response:
     """Cancel what has not started; ask what runs to stop (its heartbeats tell it)."""
     key = parse_run_key(run_key)
+    await reports.get_occurrence(shared.db, principal.tenant_id, key)
     actor = actor_of(principal, request, None if body is None else body.reason)
     await queue_door.cancel_occurrence(shared.db, principal.tenant_id, key, actor)
     return await shown(shared, principal.tenant_id, key)

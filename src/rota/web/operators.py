@@ -10,13 +10,13 @@ from rota.catalog.audit_trail import Entry
 from rota.catalog.keys import ApiKey, Principal
 from rota.catalog.tenants import Tenant
 from rota.web import documents
-from rota.web.answers import Cursor, Limit, Page, answers, json_answer, page_answer
+from rota.web.answers import PROBLEM_RESPONSES, Cursor, Limit, Page, answers, json_answer, page_answer
 from rota.web.auth import Admin, Anyone, Operator, Reader, actor_of
 from rota.web.bodies import StrictRoute
 from rota.web.state import Shared
 from rota.web.wire import KeyBody, TenantBody, TenantChange
 
-router = APIRouter(route_class=StrictRoute)
+router = APIRouter(route_class=StrictRoute, responses=PROBLEM_RESPONSES)
 
 
 @router.get("/v1/me", tags=["keys"], **answers(documents.Me))

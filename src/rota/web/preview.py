@@ -7,13 +7,13 @@ from rota.base.errors import FieldError, ValidationFailed
 from rota.calendar import Timing, TimingError
 from rota.catalog import calendars
 from rota.web import documents
-from rota.web.answers import answers, json_answer
+from rota.web.answers import PROBLEM_RESPONSES, answers, json_answer
 from rota.web.auth import Reader
 from rota.web.bodies import StrictRoute
 from rota.web.state import Shared
 from rota.web.wire import PreviewBody
 
-router = APIRouter(route_class=StrictRoute, tags=["preview"])
+router = APIRouter(route_class=StrictRoute, responses=PROBLEM_RESPONSES, tags=["preview"])
 
 
 @router.post("/v1/preview", **answers(documents.Preview))

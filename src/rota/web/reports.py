@@ -146,6 +146,21 @@ async def _of_schedule(
     )
 
 
+async def get_backfill(db: Database, tenant_id: TenantId, backfill_id: UUID) -> Row:
+    """One backfill of a tenant. NotFound otherwise."""
+    row = await db.fetch_row(_QUERIES["backfill_get"], tenant_id, backfill_id)
+    if row is None:
+        raise NotFound(f"there is no backfill {backfill_id}")
+    return row
+
+
+async def list_backfills(
+    db: Database, tenant_id: TenantId, schedule_id: UUID | None, before_at: datetime, before_id: UUID, limit: int
+) -> list[Row]:
+    """Up to `limit` backfills made before a position, newest first."""
+    return await db.fetch(_QUERIES["backfill_page"], tenant_id, schedule_id, before_at, before_id, limit)
+
+
 async def oldest_due(db: Database) -> tuple[float, int]:
     """The age in seconds of the oldest occurrence that waits, and in how many lanes some are due."""
     row = await db.fetch_row(_QUERIES["oldest_due"])

@@ -167,3 +167,14 @@ FROM (SELECT * FROM front LIMIT 10000) AS f;
 SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on' AS is_read_only,
     rota_now() AS now,
     (SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'occurrences'::regclass) AS n_occurrences_about;
+
+-- name: backfill_get (tenant_id, backfill_id)
+SELECT backfill_id, schedule_id, version, state, range_from, range_until, rate, n_planned, planned_through, created_at
+FROM backfills WHERE backfill_id = $2::uuid AND tenant_id = $1::bigint;
+
+-- name: backfill_page (tenant_id, schedule_id, before_at, before_id, n)
+SELECT backfill_id, schedule_id, version, state, range_from, range_until, rate, n_planned, planned_through, created_at
+FROM backfills
+WHERE tenant_id = $1::bigint AND (created_at, backfill_id) < ($3::timestamptz, $4::uuid)
+    AND ($2::uuid IS NULL OR schedule_id = $2::uuid)
+ORDER BY created_at DESC, backfill_id DESC LIMIT $5::integer;

@@ -8,9 +8,20 @@ from starlette.responses import Response
 from rota.base.model import ScheduleState
 from rota.catalog import schedules
 from rota.catalog.schedules import Schedule, Version
-from rota.plan import edits
+from rota.plan import edits, states
 from rota.web import documents
-from rota.web.answers import Cursor, Limit, Page, answers, body_of, json_answer, page_answer, parse_uuid, replays
+from rota.web.answers import (
+    PROBLEM_RESPONSES,
+    Cursor,
+    Limit,
+    Page,
+    answers,
+    body_of,
+    json_answer,
+    page_answer,
+    parse_uuid,
+    replays,
+)
 from rota.web.auth import Reader, Writer, actor_of
 from rota.web.bodies import StrictRoute
 from rota.web.calls import IdempotencyHeader, IfMatch, idempotency_of, object_body, parse_label, parse_version, replayed
@@ -19,7 +30,7 @@ from rota.web.problems import Problem
 from rota.web.state import AppState, Shared
 from rota.web.wire import PauseBody, ReasonBody, ResumeBody
 
-router = APIRouter(route_class=StrictRoute, tags=["schedules"])
+router = APIRouter(route_class=StrictRoute, responses=PROBLEM_RESPONSES, tags=["schedules"])
 N_NEXT_FIRES = 3
 
 Force = Annotated[bool, Query(description="Replace whatever version is there.")]
@@ -36,7 +47,7 @@ async def create_schedule(
     wish = Wish(definition=definition, actor=actor_of(principal, request), idempotency=key)
     made = await shared.creates.create(principal.tenant_id, wish)
     where = {"Location": f"/v1/schedules/{made.document['id']}", "ETag": f'"{made.document["version"]}"'}
-    return json_answer(made.document, 201, {**where, **replayed(made.is_replayed)})
+    return json_answer(made.document, 201, {**where, **replayed(made.is_replayed)}, is_repeatable=key is not None)
 
 
 @router.get("/v1/schedules", **answers(Page[documents.Schedule]))
@@ -160,7 +171,7 @@ async def cancel_schedule(
     stop_running: Annotated[bool, Query(description="Ask running attempts to stop, too.")] = False,
 ) -> Response:
     """Cancel it for good. Its history stays; what has not started is cancelled with it."""
-    made = await edits.cancel_schedule(
+    made = await states.cancel_schedule(
         shared.db,
         principal.tenant_id,
         parse_uuid(schedule_id, "schedule"),
@@ -182,7 +193,7 @@ async def pause_schedule(
 ) -> Response:
     """Start nothing of it any more, until it is resumed or until `until`. What runs goes on."""
     body = body or PauseBody()
-    made = await edits.pause_schedule(
+    made = await states.pause_schedule(
         shared.db,
         principal.tenant_id,
         parse_uuid(schedule_id, "schedule"),
@@ -204,7 +215,7 @@ async def resume_schedule(
 ) -> Response:
     """Go on from now. `missed` decides about what was due during the pause."""
     body = body or ResumeBody()
-    made = await edits.resume_schedule(
+    made = await states.resume_schedule(
         shared.db,
         principal.tenant_id,
         parse_uuid(schedule_id, "schedule"),
@@ -253,11 +264,12 @@ async def run_schedule(
 ) -> Response:
     """Run it once now. Its rhythm is not disturbed, a paused one runs too."""
     body = body or ReasonBody()
+    key = await idempotency_of(request, idempotency_key)
     made = await edits.run_schedule(
         shared.db,
         principal.tenant_id,
         parse_uuid(schedule_id, "schedule"),
         actor_of(principal, request, body.reason),
-        idempotency=await idempotency_of(request, idempotency_key),
+        idempotency=key,
     )
-    return json_answer(made.document, 201, replayed(made.is_replayed))
+    return json_answer(made.document, 201, replayed(made.is_replayed), is_repeatable=key is not None)

@@ -1,4 +1,4 @@
-"""The HTTP server as a part of a process: it listens, serves until told, and ends after the requests it holds."""
+"""The HTTP server as a service of a process: it listens, serves until told, and ends after the requests it holds."""
 
 import asyncio
 import contextlib
@@ -6,12 +6,14 @@ import socket
 from collections.abc import Iterator
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from rota.base.errors import ConfigError
+from rota.base.service import Service
+from rota.web.door import Door
 
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
+TICK_S = 1.0
 
 
 class _Uvicorn(uvicorn.Server):
@@ -32,10 +34,13 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-class Server:
-    """Listens from `start` on; `stop` takes no new requests and waits for those that are being answered."""
+class Server(Service):
+    """Listens from `start` on. `drain` takes no new requests and waits for those that are being answered."""
 
-    def __init__(self, app: ASGIApp, *, host: str, port: int, drain_s: float = 10.0) -> None:
+    name = "api"
+
+    def __init__(self, app: Door, *, host: str, port: int, drain_s: float = 10.0) -> None:
+        self._app = app
         self._host = host
         self._port = port
         config = uvicorn.Config(
@@ -57,7 +62,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it listens; the port it really has when 0 was asked for."""
+        """Where it listens, with the port it really has when 0 was asked for."""
         host = "127.0.0.1" if self._host in ("", "0.0.0.0") else self._host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
@@ -67,26 +72,45 @@ class Server:
         return self._port if self._socket is None else int(self._socket.getsockname()[1])
 
     async def start(self) -> None:
-        """Bind and begin to serve. ConfigError when the address is taken or not this machine's."""
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((self._host, self._port))
-        except OSError as error:
-            self._socket.close()
-            raise ConfigError(
-                f"cannot listen on {self._host}:{self._port}: {error.strerror}", hint="choose another one with --port"
-            ) from error
-        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="http-server")
+        """Bind and begin to serve; a second call changes nothing. ConfigError when the address cannot be had."""
+        if self._task is not None:
+            return
+        bound = self._bind()
+        self._task = asyncio.create_task(self._server.serve(sockets=[bound]), name="http-server")
         listens = asyncio.ensure_future(self._server.listens.wait())
         await asyncio.wait([self._task, listens], return_when=asyncio.FIRST_COMPLETED)
         listens.cancel()
         if self._task.done():
             self._task.result()
 
-    async def stop(self) -> None:
-        """End after the requests being answered, at the latest when the drain time is over. May be called twice."""
+    def _bind(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((self._host, self._port))
+        except OSError as error:
+            made.close()
+            raise ConfigError(
+                f"cannot listen on {self._host}:{self._port}: {error.strerror}", hint="choose another one with --port"
+            ) from error
+        self._socket = made
+        return made
+
+    async def tick(self) -> float:
+        """See that it still serves."""
+        if self._task is not None and self._task.done() and not self._server.should_exit:
+            self._task.result()
+            raise RuntimeError("the HTTP server ended by itself")
+        return TICK_S
+
+    async def drain(self) -> None:
+        """Take nothing new, answer what was taken; readiness says so meanwhile."""
+        self._app.parts.health.is_draining = True
         self._server.should_exit = True
         if self._task is not None:
             await asyncio.wait([self._task])
+
+    async def stop(self) -> None:
+        """Drain, at the latest when the drain time is over. May be called twice."""
+        await self.drain()

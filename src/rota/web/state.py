@@ -41,7 +41,7 @@ class AppState:
         return moment
 
 
-def shared(request: Request) -> AppState:
+async def shared(request: Request) -> AppState:
     """The application's parts."""
     state: AppState = request.app.state.parts
     return state
