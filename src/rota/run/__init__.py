@@ -1,0 +1,1 @@
+"""6 LEASE -> ATTEMPT -> OUTCOME. Start reading in `executor`."""
