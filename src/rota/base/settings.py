@@ -25,6 +25,7 @@ class Settings:
     # where
     database_url: str = ""  # empty: embedded, which only `rota dev` starts
     db_pool_size: int = 10  # connections of one process, its heartbeat thread apart
+    auto_migrate: bool = False  # `rota serve` migrates first; else it refuses an old schema
     statement_cache: bool = True  # off for poolers that do not carry prepared statements
     host: str = "127.0.0.1"  # where the API listens; beyond loopback only on purpose
     port: int = 8080
@@ -50,6 +51,7 @@ class Settings:
     default_timeout_s: float = 300.0  # of handlers that name none
     max_response_bytes: int = 65_536  # kept of a target's answer; the rest is not read
     allow_private_targets: bool = False  # HTTP targets on loopback and private addresses
+    nats_url: str = ""  # of the broker for nats targets
     signing_key: str = ""  # Standard Webhooks key (whsec_...): HTTP calls are signed with it
 
     # keeping
