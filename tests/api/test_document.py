@@ -10,7 +10,9 @@ CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,re
 SEED = 20260501
 
 
-async def test_requests_made_up_from_the_document_are_answered_as_it_says(api: Api, processes: Processes):
+async def test_requests_made_up_from_the_document_are_answered_as_it_says(
+    api: Api, processes: Processes, tmp_path: Path
+):
     await api.make(name="seen-by-the-fuzzer")
     run = await processes.start(
         [
@@ -27,7 +29,8 @@ async def test_requests_made_up_from_the_document_are_answered_as_it_says(api: A
             "--exclude-path=/v1/schedules/bulk",
             "--exclude-path=/metrics",
             "--no-color",
-        ]
+        ],
+        cwd=tmp_path,
     )
     assert await run.ends(within=110) == 0, run.text[-20_000:]
 

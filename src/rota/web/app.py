@@ -15,7 +15,7 @@ from rota.base.db import Database
 from rota.base.errors import RotaError
 from rota.base.service import ServiceHealth
 from rota.base.settings import Settings
-from rota.web import backfills, bulk, health, held, leases, metrics, occurrences, operators, preview, schedules
+from rota.web import backfills, bulk, console, health, held, leases, metrics, occurrences, operators, preview, schedules
 from rota.web.answers import json_answer
 from rota.web.auth import Keys
 from rota.web.creates import Creates
@@ -41,6 +41,7 @@ ROUTERS = (
     operators.router,
     health.router,
     metrics.router,
+    console.router,
 )
 STATIC = Path(__file__).with_name("static")
 
@@ -109,4 +110,6 @@ def _add_documents(app: FastAPI) -> None:
 
 
 async def _answer_problem(request: Request, error: Exception) -> Response:
+    if request.url.path.startswith(console.HOME):
+        return console.answer_error(request, error)
     return respond(problem_of(error), instance=request.url.path, request_id=request.state.request_id)

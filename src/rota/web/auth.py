@@ -76,21 +76,26 @@ def bearer(scope: types.Scope) -> str:
     raise Unauthenticated("no key was sent", hint="send the key as Authorization: Bearer rota_...")
 
 
+def allow(principal: Principal, scope: Scope) -> None:
+    """Forbidden unless the caller has the scope, and its tenant may use it now."""
+    if not principal.may(scope):
+        has = ", ".join(sorted(principal.scopes)) or "none"
+        raise Forbidden(
+            f"this key may not do that: it lacks the scope {scope}",
+            hint=f"use a key with the scope {scope}; this one has {has}",
+        )
+    if principal.is_suspended and scope is Scope.WRITE and not principal.is_operator:
+        raise Forbidden(
+            "the tenant is suspended: it can read but not change anything", hint="ask the operator of the cell"
+        )
+
+
 def needs(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
     """A parameter of a route: the caller, who must have this scope. Forbidden otherwise."""
 
     async def caller(request: Request) -> Principal:
         principal: Principal = request.state.principal
-        if not principal.may(scope):
-            has = ", ".join(sorted(principal.scopes)) or "none"
-            raise Forbidden(
-                f"this key may not do that: it lacks the scope {scope}",
-                hint=f"use a key with the scope {scope}; this one has {has}",
-            )
-        if principal.is_suspended and scope is Scope.WRITE and not principal.is_operator:
-            raise Forbidden(
-                "the tenant is suspended: it can read but not change anything", hint="ask the operator of the cell"
-            )
+        allow(principal, scope)
         return principal
 
     return caller

@@ -283,9 +283,9 @@ class Lease(Shown):
     scheduled_for: datetime
     attempt: int
     handler: str | None
+    queue: str
     payload: Any = None
-    lease_until: datetime
-    deadline: datetime | None
+    lease_s: float = Field(description="Without a heartbeat for so long the work is given to others.")
 
 
 class Leases(Shown):
@@ -297,10 +297,11 @@ class Leases(Shown):
 class LeaseState(Shown):
     """How a lease stands."""
 
-    state: str | None = None
-    lease_until: datetime | None = None
-    cancel_requested: bool | None = None
-    retry_at: datetime | None = None
+    run_key: str
+    state: str
+    lease_until: datetime | None
+    cancel_requested: bool
+    retry_at: datetime | None
 
 
 class Tenant(Shown):

@@ -120,8 +120,10 @@ class ClaimBody(Body):
     lease: DurationText | None = Field(default=None, description="How long without a heartbeat; 1s to 1h.")
 
 
-class EmptyBody(Body):
-    """Nothing."""
+class HeartbeatBody(Body):
+    """How long the lease is to hold from now on."""
+
+    lease: DurationText | None = Field(default=None, description="As in the claim; 1s to 1h.")
 
 
 class CompleteBody(Body):
