@@ -1,1 +1,1 @@
-"""4 PLAN: cadence fires x schedules -> occurrences and the shard's cursor, in one transaction."""
+"""Cadence fires and schedules become occurrences, together with the cursor that says how far."""

@@ -1,102 +1,131 @@
-"""What becomes of fires that are late when they are planned: pure, for a cadence and a policy, not for a schedule.
+"""What becomes of fires that were not planned in time: pure, for a rhythm and a policy, never for a single schedule.
 
-A fire is late when it is planned more than the misfire threshold after its time. Late fires:
+A fire is late when it is planned more than the misfire threshold after its time. Late fires of one outage are decided
+at once, whatever their number: nothing here walks them one by one.
 
-    policy     run                                              missed, with the reason
-    skip       those not older than max_lateness                the rest              misfire_skip
-    fire_once  the newest                                       the rest              fire_once
-    catch_up   the oldest, at most max_catch_up                 the rest              catch_up_limit
+| policy | runs | is missed, with the reason |
+| --- | --- | --- |
+| `skip` | nothing | all: `misfire_skip` |
+| `fire_once` | the latest | those before it: `fire_once` |
+| `catch_up` | the oldest, at most `max_catch_up` | those after them: `catch_up_limit` |
 
-Nothing is walked that is not run: a gap of years costs as much as one of minutes.
+Beforehand `fire_once` and `catch_up` lose what is later than `max_lateness`: `too_late`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Final
+from typing import Protocol, assert_never
 
-from rota.base.model import Misfire, MisfirePolicy, Trigger
-from rota.calendar import Timing
+from rota.base.model import Misfire, MisfirePolicy
 
-_MICROSECOND: Final = timedelta(microseconds=1)
-# skip with a long max_lateness runs everything in it; more than this of one schedule is no lateness but an outage.
-MOST_LATE_RUNS: Final = 1000
+_MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """A late fire that is run."""
+class Rhythm(Protocol):
+    """What is asked of a timing. Instants are aware UTC, intervals are (after, through]."""
+
+    def next_after(self, moment: datetime, /) -> datetime | None:
+        """The first fire later than the moment."""
+        ...
+
+    def prev_before(self, moment: datetime, /) -> datetime | None:
+        """The last fire earlier than the moment."""
+        ...
+
+    def fires(self, after: datetime, through: datetime, /) -> Iterator[datetime]:
+        """The fires, ascending."""
+        ...
+
+    def count_between(self, after: datetime, through: datetime, /) -> int:
+        """How many fires."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """The rhythm of a one-shot."""
 
     at: datetime
-    trigger: Trigger
+
+    def next_after(self, moment: datetime, /) -> datetime | None:
+        """Its instant, if that is later."""
+        return self.at if self.at > moment else None
+
+    def prev_before(self, moment: datetime, /) -> datetime | None:
+        """Its instant, if that is earlier."""
+        return self.at if self.at < moment else None
+
+    def fires(self, after: datetime, through: datetime, /) -> Iterator[datetime]:
+        """Its instant, if it lies there."""
+        return iter((self.at,) if after < self.at <= through else ())
+
+    def count_between(self, after: datetime, through: datetime, /) -> int:
+        """One or none."""
+        return 1 if after < self.at <= through else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missed:
-    """Late fires that are not run: the first, the last, how many, why."""
+    """Fires that do not run, as one range: the first and the last of them, and how many."""
 
     first_at: datetime
     last_at: datetime
-    n: int
+    n_missed: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What is run, ascending, and what is not."""
+    """What runs late, oldest first, and what does not."""
 
-    runs: tuple[Run, ...] = ()
+    fires: tuple[datetime, ...] = ()
     missed: tuple[Missed, ...] = ()
 
 
-def decide(timing: Timing, policy: MisfirePolicy, *, after: datetime, through: datetime, now: datetime) -> Decision:
-    """Decide the late fires in `(after, through]`, all of them at or before `now`."""
-    first = timing.next_after(after)
+NOTHING = Decision()
+
+
+def decide(rhythm: Rhythm, policy: MisfirePolicy, after: datetime, through: datetime, now: datetime) -> Decision:
+    """Decide the late fires of (after, through] at the moment `now`."""
+    first = rhythm.next_after(after)
     if first is None or first > through:
-        return Decision()
+        return NOTHING
+    if policy.policy is Misfire.SKIP:
+        return _decision((), missed_between(rhythm, after, through, "misfire_skip"))
+    start = after if policy.max_lateness is None else max(after, now - policy.max_lateness - _MICROSECOND)
+    too_late = missed_between(rhythm, after, min(start, through), "too_late")
+    if start >= through:
+        return _decision((), too_late)
     match policy.policy:
         case Misfire.FIRE_ONCE:
-            return _newest(timing, first, after, through)
+            latest = _latest(rhythm, start, through)
+            if latest is None:
+                return _decision((), too_late)
+            before = missed_between(rhythm, start, latest - _MICROSECOND, "fire_once")
+            return _decision((latest,), too_late, before)
         case Misfire.CATCH_UP:
-            runs = tuple(islice(timing.fires(after, through), policy.max_catch_up))
-            return _with_rest(timing, runs, Trigger.CATCH_UP, runs[-1], through, "catch_up_limit")
-        case Misfire.SKIP:
-            return _skip(timing, policy, first, after, through, now)
+            fires = tuple(islice(rhythm.fires(start, through), policy.max_catch_up))
+            last = fires[-1] if fires else start
+            return _decision(fires, too_late, missed_between(rhythm, last, through, "catch_up_limit"))
+        case _:
+            assert_never(policy.policy)
 
 
-def _newest(timing: Timing, first: datetime, after: datetime, through: datetime) -> Decision:
-    newest = timing.last_through(through, not_before=after)
-    assert newest is not None  # noqa: S101 - `first` is such a fire
-    run = (Run(at=newest, trigger=Trigger.CATCH_UP),)
-    if newest == first:
-        return Decision(runs=run)
-    before = newest - _MICROSECOND
-    return Decision(runs=run, missed=_missed(timing, first, after, before, "fire_once"))
+def missed_between(rhythm: Rhythm, after: datetime, through: datetime, reason: str) -> Missed | None:
+    """The fires of (after, through] as one missed range; None if there are none."""
+    first = rhythm.next_after(after) if after < through else None
+    if first is None or first > through:
+        return None
+    last = _latest(rhythm, after, through) or first
+    return Missed(first_at=first, last_at=last, n_missed=rhythm.count_between(after, through), reason=reason)
 
 
-def _skip(
-    timing: Timing, policy: MisfirePolicy, first: datetime, after: datetime, through: datetime, now: datetime
-) -> Decision:
-    oldest = after if policy.max_lateness is None else now - policy.max_lateness - _MICROSECOND
-    edge = max(after, min(through, oldest))
-    runs = tuple(islice(timing.fires(edge, through), MOST_LATE_RUNS))
-    decision = _with_rest(timing, runs, Trigger.TIMING, runs[-1] if runs else through, through, "misfire_skip")
-    return Decision(runs=decision.runs, missed=_missed(timing, first, after, edge, "misfire_skip") + decision.missed)
+def _latest(rhythm: Rhythm, after: datetime, through: datetime) -> datetime | None:
+    found = rhythm.prev_before(through + _MICROSECOND)
+    return found if found is not None and found > after else None
 
 
-def _with_rest(
-    timing: Timing, runs: tuple[datetime, ...], trigger: Trigger, after: datetime, through: datetime, reason: str
-) -> Decision:
-    first = timing.next_after(after)
-    missed: tuple[Missed, ...] = ()
-    if first is not None and first <= through:
-        missed = _missed(timing, first, after, through, reason)
-    return Decision(runs=tuple(Run(at=at, trigger=trigger) for at in runs), missed=missed)
-
-
-def _missed(timing: Timing, first: datetime, after: datetime, through: datetime, reason: str) -> tuple[Missed, ...]:
-    n = timing.count_between(after, through)
-    if n == 0:
-        return ()
-    last = timing.last_through(through, not_before=after)
-    return (Missed(first_at=first, last_at=last or first, n=n, reason=reason),)
+def _decision(fires: tuple[datetime, ...], *missed: Missed | None) -> Decision:
+    return Decision(fires=fires, missed=tuple(one for one in missed if one is not None))

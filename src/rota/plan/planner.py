@@ -1,247 +1,260 @@
-"""The planner: moves each owned shard's cursor to the horizon and writes the occurrences in between.
+"""The tick: cadence fires x schedules become occurrences, shard by shard, up to the horizon.
 
-One window of some shards is one transaction: lock the shards against API writes, check that they are still ours in this
-term, insert `schedules x fires`, move the cursor. Fire times are computed once a cadence, for all of its schedules.
+For the shards this node holds: read the cursors and the clock of the cell, compute the fires of the cadences that are
+due once for all of them, then per group of shards one transaction: lock against edits, insert, move the cursor under
+the fence. What was due while nobody planned goes through the misfire policies first (`late.py`).
 
-    died before commit     nothing was written; the next owner plans the same window
-    died after commit      rows and cursor moved together; the next owner goes on behind them
-    woke up an hour later  generation or cursor do not match: the transaction writes nothing and is rolled back
+| died, or lost the shard | then |
+| --- | --- |
+| before commit | nothing is written; whoever owns the shard plans the same window from the same cursor |
+| after commit | rows and cursor moved together; the next window begins behind them |
+| frozen in the transaction | the database ends it after half a lease; the cursor has not moved |
+| commit without an answer | the next tick reads the cursor, which says what holds |
+| another owner meanwhile | the fence (owner, generation, cursor) touches too few rows: all is rolled back |
 """
 
-import time
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import groupby
-from typing import Any, Final, Protocol
 
-import asyncpg
-
-from rota.base.db import Database, Row, Transaction, load_queries
-from rota.base.errors import DatabaseUnavailable
+from rota.base import telemetry
+from rota.base.clock import Clock
+from rota.base.db import Database, LockTimeout, Transaction, load_queries
 from rota.base.failpoints import failpoint
-from rota.base.json import load_json
-from rota.base.model import Policy
+from rota.base.model import Shard
 from rota.base.service import Service
-from rota.base.telemetry import CadenceSetAside, Planned, emit, planned_ahead
-from rota.calendar import Timing, TimingError
-from rota.coord.coordinator import ShardLease
-from rota.plan.decide import Decision, decide
+from rota.base.telemetry import Planned, emit
+from rota.coord.coordinator import Coordinator, ShardLease, Term
+from rota.plan.late import LateWindow, Recovered, Recovery
+from rota.plan.timings import Timings
 
 _QUERIES = load_queries(__file__, "planner.sql")
-SHARDS_A_TRANSACTION: Final = 32
-MAX_WINDOW: Final = timedelta(minutes=15)
-_MAX_FIRES: Final = 5_000  # (cadence, fire) pairs of one transaction
-_TIMINGS_KEPT: Final = 50_000
+# A window that is not late is at most so long, so that a transaction stays bounded however far the horizon is.
+_MAX_WINDOW = timedelta(minutes=10)
+_MAX_PAIRS = 500_000
+_PAIRS_A_STATEMENT = 50_000
+_MAX_CHUNK, _MAX_LATE_CHUNK = 64, 16
+_ROWS_A_CHUNK = 60_000
 
 
-class Ownership(Protocol):
-    """Who says what this process owns right now; empty as soon as it cannot be sure."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What one pass plans: the fires of (after, through], late or not, with what is needed to write them."""
 
-    def owned(self) -> Sequence[ShardLease]:
-        """The shards whose lease is trusted at this moment."""
-        ...
+    after: datetime
+    through: datetime
+    late: LateWindow | None
+    cadence_ids: Sequence[int]
+    pairs: Sequence[tuple[int, datetime]] = ()
 
 
-class LostShardError(RuntimeError):
-    """A shard of the transaction belongs to somebody else by now; nothing was written."""
+class _ShardLost(Exception):
+    """The fence refused: somebody else owns a shard, or the region's term has ended."""
 
 
 class Planner(Service):
-    """Plans ahead, for as long as it owns shards."""
+    """Plans the shards that its coordinator gives it."""
 
     name = "planner"
+    max_silence_s = 120.0
 
     def __init__(
         self,
         db: Database,
-        ownership: Ownership,
+        coordinator: Coordinator,
         *,
+        clock: Clock,
         horizon_s: float = 300.0,
         tick_s: float = 5.0,
         misfire_threshold_s: float = 5.0,
-        region: str = "default",
-        shards_a_transaction: int = SHARDS_A_TRANSACTION,
+        shard_lease_s: float = 10.0,
     ) -> None:
         self._db = db
-        self._ownership = ownership
+        self._coordinator = coordinator
+        self._clock = clock
         self._horizon = timedelta(seconds=horizon_s)
-        self._tick_s = tick_s
         self._threshold = timedelta(seconds=misfire_threshold_s)
-        self._region = region
-        self._chunk = shards_a_transaction
-        self._timings: OrderedDict[int, Timing] = OrderedDict()
-        self._policies: dict[int, Policy] = {}
+        self._tick_s = tick_s
+        self._idle_ms = str(max(1000, round(shard_lease_s * 500)))
+        self._timings = Timings(db)
+        self._recovery = Recovery(self._timings)
 
     async def tick(self) -> float:
-        """Plan every owned shard up to the horizon; at once again if some still lag behind."""
-        owned = {one.shard: one for one in self._ownership.owned()}
-        if not owned:
-            return min(self._tick_s, 0.5)
-        positions = await self._db.fetch(
-            _QUERIES["shard_positions"], list(owned), [one.generation for one in owned.values()]
+        """Plan every held shard up to the horizon; the seconds until the next call."""
+        held, term = self._coordinator.held(), self._coordinator.term
+        if not held or term is None:
+            return min(1.0, self._tick_s)
+        start = self._clock.monotonic()
+        leases = sorted(held.values(), key=lambda lease: lease.shard)
+        rows = await self._db.fetch(
+            _QUERIES["cursor_read"],
+            self._coordinator.node_id,
+            [lease.shard for lease in leases],
+            [lease.generation for lease in leases],
         )
-        if not positions:
-            return min(self._tick_s, 0.5)
-        target = positions[0]["now"] + self._horizon
-        lags = False
-        for planned_through, rows in groupby(positions, key=lambda row: row["planned_through"]):
-            if planned_through >= target - timedelta(seconds=self._tick_s / 2):
-                continue
-            lags |= await self.plan([owned[row["shard"]] for row in rows], planned_through, target)
-        planned_ahead.set(await self._db.fetch_value(_QUERIES["planned_ahead"]) or 0.0)
-        return 0.0 if lags else self._tick_s
+        if not rows:
+            return min(1.0, self._tick_s)
+        now: datetime = rows[0]["now"]
+        groups: dict[datetime, list[ShardLease]] = {}
+        for row in rows:
+            groups.setdefault(row["planned_through"], []).append(held[row["shard"]])
+        for planned_through, group in sorted(groups.items()):
+            await self._plan_group(planned_through, group, term, now)
+        await self._advance_cadences()
+        spent = self._clock.monotonic() - start
+        return max(0.0, self._tick_s - spent)
 
-    async def plan(self, shards: Sequence[ShardLease], after: datetime, target: datetime) -> bool:
-        """Plan the shards, which all stand at `after`, towards `target`; True if they are not there yet."""
-        through = min(target, after + MAX_WINDOW) if target - after > MAX_WINDOW + self._horizon else target
-        timings = await self._due(through)
-        if target - after > MAX_WINDOW + self._horizon:
-            through = self._long_window(timings, after, target)
-        await failpoint("plan.after_due_read")
-        done = True
-        for start in range(0, len(shards), self._chunk):
-            done &= await self._plan_chunk(shards[start : start + self._chunk], after, through, timings)
-        if done:
-            await self._advance_cadences(timings, through)
-        return not done or through < target
+    async def _plan_group(self, after: datetime, leases: list[ShardLease], term: Term, now: datetime) -> None:
+        """Shards with one cursor, window after window."""
+        start = self._clock.monotonic()
+        goal, first, total = now + self._horizon, after, 0
+        while after < goal and leases:
+            window = await self._next_window(after, goal, now)
+            await failpoint("plan.after_due_read")
+            leases, n_rows = await self._plan_window(window, leases, term)
+            after, total = window.through, total + n_rows
+        if total or after > first:
+            emit(
+                Planned(
+                    n_shards=len(leases),
+                    n_occurrences=total,
+                    through=after.isoformat(),
+                    duration_s=self._clock.monotonic() - start,
+                )
+            )
 
-    def _long_window(self, timings: dict[int, Timing], after: datetime, target: datetime) -> datetime:
-        """After an outage everything up to now is late and decided at once: one window, however long."""
-        late_edge = target - self._horizon - self._threshold
-        return late_edge if late_edge > after else target
+    async def _next_window(self, after: datetime, goal: datetime, now: datetime) -> Window:
+        """What is late is one window, since a policy decides about all of it at once; the rest comes in pieces."""
+        late_until = now - self._threshold
+        if after < late_until:
+            late = LateWindow(after=after, through=late_until, now=now)
+            due = await self._due_cadences(late_until)
+            return Window(after=after, through=late_until, late=late, cadence_ids=due)
+        through = min(goal, after + _MAX_WINDOW)
+        due = await self._due_cadences(through)
+        while True:
+            pairs: list[tuple[int, datetime]] = []
+            for cadence_id in due:
+                pairs += [(cadence_id, fire) for fire in await self._timings.fires(cadence_id, after, through)]
+                if len(pairs) > _MAX_PAIRS:
+                    break
+            if len(pairs) <= _MAX_PAIRS or through - after <= timedelta(seconds=1):
+                return Window(after=after, through=through, late=None, cadence_ids=due, pairs=pairs)
+            through = after + (through - after) / 4
 
-    async def _due(self, through: datetime) -> dict[int, Timing]:
-        timings: dict[int, Timing] = {}
-        for row in await self._db.fetch(_QUERIES["cadence_due"], through):
-            timing = await self._timing(row)
-            if timing is not None:
-                timings[row["cadence_id"]] = timing
-        return timings
+    async def _due_cadences(self, through: datetime) -> list[int]:
+        due = [row["cadence_id"] for row in await self._db.fetch(_QUERIES["cadence_due"], through)]
+        await self._timings.learn(due)
+        return due
 
-    async def _timing(self, row: Row) -> Timing | None:
-        cadence_id: int = row["cadence_id"]
-        timing = self._timings.get(cadence_id)
-        if timing is None:
-            try:
-                timing = Timing.from_json(load_json(row["timing"]))
-                timing.next_after(row["next_fire_at"] - timedelta(seconds=1))
-            except (TimingError, ValueError, KeyError, TypeError, ArithmeticError) as error:
-                # One bad row must not stop its shards: it is set aside, visibly, and the rest goes on.
-                reason = f"{type(error).__name__}: {error}"[:500]
-                await self._db.execute(_QUERIES["cadence_set_aside"], cadence_id, reason)
-                emit(CadenceSetAside(cadence_id=cadence_id, reason=reason))
-                return None
-            self._timings[cadence_id] = timing
-            if len(self._timings) > _TIMINGS_KEPT:
-                self._timings.popitem(last=False)
-        return timing
+    async def _plan_window(self, window: Window, leases: list[ShardLease], term: Term) -> tuple[list[ShardLease], int]:
+        """The shards that are planned up to the window's end now, and the rows written.
+
+        The first shard goes alone: ids spread schedules evenly, so it tells how many fit into one transaction.
+        """
+        done: list[ShardLease] = []
+        busy: list[ShardLease] = []
+        n_rows, size = 0, 1
+        left = list(leases)
+        while left:
+            chunk, left = left[:size], left[size:]
+            planned, n_chunk = await self._plan_chunk(window, chunk, term, waits=False)
+            done += planned
+            n_rows += n_chunk
+            busy += [lease for lease in chunk if lease not in planned]
+            if planned:
+                most = _MAX_CHUNK if window.late is None else _MAX_LATE_CHUNK
+                size = max(1, min(most, _ROWS_A_CHUNK * len(planned) // max(1, n_chunk)))
+        for lease in busy:
+            planned, n_chunk = await self._plan_chunk(window, [lease], term, waits=True)
+            done += planned
+            n_rows += n_chunk
+        return done, n_rows
 
     async def _plan_chunk(
-        self, chunk: Sequence[ShardLease], after: datetime, through: datetime, timings: dict[int, Timing]
-    ) -> bool:
-        """One transaction; False if the shards were busy or are not ours any more."""
-        started = time.perf_counter()
-        shards = [one.shard for one in chunk]
-        generations = [one.generation for one in chunk]
+        self, window: Window, leases: Sequence[ShardLease], term: Term, *, waits: bool
+    ) -> tuple[list[ShardLease], int]:
+        """One transaction: all of the shards that are free and ours, or none."""
+        held = self._coordinator.held()
+        leases = [lease for lease in leases if held.get(lease.shard) is not None]
+        leases = [lease for lease in leases if held[lease.shard].generation == lease.generation]
+        if not leases:
+            return [], 0
         try:
             async with self._db.transaction() as tx:
-                await tx.fetch(_QUERIES["planner_limits"])
-                await tx.fetch(_QUERIES["shard_lock"], shards)
-                rows = await tx.fetch(_QUERIES["shard_owned"], shards, generations, self._region, None)
-                if len(rows) != len(shards) or any(row["planned_through"] != after for row in rows):
-                    return False
-                await failpoint("plan.before_insert")
-                now: datetime = rows[0]["now"]
-                n = await self._write(tx, shards, after, through, now, timings)
-                n_moved = await tx.execute(_QUERIES["shard_advance"], shards, generations, through)
-                _check_moved(n_moved, shards)
+                planned, recovered = await self._write_chunk(tx, window, leases, term, waits=waits)
                 await failpoint("plan.before_commit")
-        except (asyncpg.LockNotAvailableError, LostShardError):
-            return False
+        except (_ShardLost, LockTimeout):
+            return [], 0
         await failpoint("plan.after_commit")
-        duration = time.perf_counter() - started
-        emit(Planned(n_shards=len(shards), n_occurrences=n, through=through.isoformat(), duration_s=duration))
-        return True
+        _count(recovered, is_late=window.late is not None)
+        return planned, recovered.n_planned
 
-    async def _write(
-        self,
-        tx: Transaction,
-        shards: list[int],
-        after: datetime,
-        through: datetime,
-        now: datetime,
-        timings: dict[int, Timing],
-    ) -> int:
-        """The rows of one window: what is late by the misfire policies, the rest as it is."""
-        late_edge = min(through, now - self._threshold)
-        n = 0
-        if late_edge > after:
-            n += await self._write_late(tx, shards, after, late_edge, now, timings)
-        cadence_ids: list[int] = []
-        fire_ats: list[datetime] = []
-        for cadence_id, timing in timings.items():
-            for fire_at in timing.fires(max(after, late_edge), through):
-                cadence_ids.append(cadence_id)
-                fire_ats.append(fire_at)
-                if len(fire_ats) == _MAX_FIRES:
-                    n += await tx.execute(_QUERIES["window_plan"], shards, cadence_ids, fire_ats)
-                    cadence_ids, fire_ats = [], []
-        if fire_ats:
-            n += await tx.execute(_QUERIES["window_plan"], shards, cadence_ids, fire_ats)
-        return n + await tx.execute(_QUERIES["window_plan_once"], shards, after, through)
+    async def _write_chunk(
+        self, tx: Transaction, window: Window, leases: Sequence[ShardLease], term: Term, *, waits: bool
+    ) -> tuple[list[ShardLease], Recovered]:
+        await tx.fetch(_QUERIES["plan_settings"], self._idle_ms, "1000")
+        if waits:
+            await tx.fetch(_QUERIES["shard_lock"], leases[0].shard)
+        else:
+            free = {row["shard"] for row in await tx.fetch(_QUERIES["shard_lock_free"], [x.shard for x in leases])}
+            leases = [lease for lease in leases if lease.shard in free]
+        mine = await self._still_at(tx, leases, window.after)
+        leases = [lease for lease in leases if lease.shard in mine]
+        if not leases:
+            return [], Recovered()
+        shards = [lease.shard for lease in leases]
+        await failpoint("plan.before_insert")
+        if window.late is not None:
+            recovered = await self._recovery.recover(tx, shards, window.late, window.cadence_ids)
+        else:
+            recovered = Recovered(n_planned=await self._insert(tx, shards, window))
+        if await tx.fetch_value(_QUERIES["region_hold"], term.region, term.generation) is None:
+            raise _ShardLost
+        generations = [lease.generation for lease in leases]
+        fence = (self._coordinator.node_id, shards, generations, window.after, window.through)
+        if await tx.execute(_QUERIES["cursor_advance"], *fence) != len(leases):
+            raise _ShardLost
+        return list(leases), recovered
 
-    async def _write_late(
-        self,
-        tx: Transaction,
-        shards: list[int],
-        after: datetime,
-        edge: datetime,
-        now: datetime,
-        timings: dict[int, Timing],
-    ) -> int:
-        groups = await tx.fetch(_QUERIES["window_late_groups"], shards, list(timings), after, edge)
-        await self._read_policies(tx, {row["policy_id"] for row in groups})
-        runs: list[tuple[Any, ...]] = []
-        missed: list[tuple[Any, ...]] = []
-        known: dict[tuple[Any, ...], Decision] = {}
-        for row in groups:
-            policy = self._policies[row["policy_id"]].misfire
-            question = (row["cadence_id"], policy, row["since"], row["until"])
-            decision = known.get(question)
-            if decision is None:
-                timing = timings[row["cadence_id"]]
-                decision = decide(timing, policy, after=row["since"], through=row["until"], now=now)
-                known[question] = decision
-            key = (row["cadence_id"], row["policy_id"], row["since"], row["until"])
-            runs += [(*key, run.at, str(run.trigger)) for run in decision.runs]
-            missed += [(*key, one.first_at, one.last_at, one.n, one.reason) for one in decision.missed]
-        n = 0
-        if runs:
-            n = await tx.execute(_QUERIES["window_plan_late"], shards, after, edge, *map(list, zip(*runs, strict=True)))
-        if missed:
-            columns = map(list, zip(*missed, strict=True))
-            await tx.execute(_QUERIES["window_miss_late"], shards, after, edge, *columns)
-        return n
+    async def _still_at(self, tx: Transaction, leases: Sequence[ShardLease], after: datetime) -> set[Shard]:
+        """Those whose cursor, read under the lock, is where the window begins."""
+        rows = await tx.fetch(
+            _QUERIES["cursor_read"],
+            self._coordinator.node_id,
+            [lease.shard for lease in leases],
+            [lease.generation for lease in leases],
+        )
+        return {row["shard"] for row in rows if row["planned_through"] == after}
 
-    async def _read_policies(self, tx: Transaction, policy_ids: set[int]) -> None:
-        unknown = [policy_id for policy_id in policy_ids if policy_id not in self._policies]
-        if unknown:
-            for row in await tx.fetch(_QUERIES["policy_read"], unknown):
-                self._policies[row["policy_id"]] = Policy.from_json(load_json(row["document"]))
+    async def _insert(self, tx: Transaction, shards: Sequence[int], window: Window) -> int:
+        total = 0
+        for start in range(0, len(window.pairs), _PAIRS_A_STATEMENT):
+            pairs = window.pairs[start : start + _PAIRS_A_STATEMENT]
+            total += await tx.execute(
+                _QUERIES["window_plan"], shards, [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            )
+        return total + await tx.execute(_QUERIES["window_plan_once"], shards, window.after, window.through)
 
-    async def _advance_cadences(self, timings: dict[int, Timing], through: datetime) -> None:
-        """Raise the lower bounds, so that the next tick reads only what may fire. Losing this write loses nothing."""
-        if not timings:
+    async def _advance_cadences(self) -> None:
+        """Move the lower bounds on to the first fire that not every shard has planned."""
+        row = await self._db.fetch_row(_QUERIES["cursor_lowest"])
+        if row is None:
             return
-        following = [timing.next_after(through) for timing in timings.values()]
-        try:
-            await self._db.execute(_QUERIES["cadence_advance"], list(timings), following, through)
-        except DatabaseUnavailable:
-            return
+        lowest: datetime = row["planned_through"]
+        telemetry.planned_ahead.set((lowest - row["now"]).total_seconds())
+        nexts: dict[int, datetime | None] = {}
+        for cadence_id in await self._due_cadences(lowest):
+            is_known, following = await self._timings.following(cadence_id, lowest)
+            if is_known:
+                nexts[cadence_id] = following
+        if nexts:
+            await self._db.execute(_QUERIES["cadence_advance"], lowest, list(nexts), list(nexts.values()))
 
 
-def _check_moved(n_moved: int, shards: list[int]) -> None:
-    """The cursor of every shard moved in our term, or the whole transaction is rolled back."""
-    if n_moved != len(shards):
-        raise LostShardError(f"lost one of the shards {shards}")
+def _count(recovered: Recovered, *, is_late: bool) -> None:
+    missed: Mapping[str, int] = Counter(recovered.missed)
+    telemetry.occurrences_planned.labels("catch_up" if is_late else "timing").inc(recovered.n_planned)
+    for reason, n in missed.items():
+        telemetry.occurrences_missed.labels(reason).inc(n)

@@ -1,32 +1,38 @@
 """Pause, resume and cancel: edits that change nothing but what may run. Each is one transaction, as in `edits`.
 
 pause   what has not started becomes cancelled (reason `paused`), what waits for another attempt waits for the end
-resume  a new version from now on; `missed` decides about what was due meanwhile
+resume  a new version from now on; `missed` decides about what was due meanwhile, see `resuming`
 cancel  what has not started, or waits for another attempt, becomes cancelled; what runs goes on unless asked to stop
+
+Doing what is done already changes nothing and answers the schedule as it is.
 """
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Protocol
 from uuid import UUID
 
-from rota.base.db import Database, Transaction, load_queries
-from rota.base.errors import Conflict, NotFound, VersionMismatch
-from rota.base.failpoints import failpoint
+from rota.base.db import Database, Transaction
+from rota.base.errors import FieldError, ValidationFailed
 from rota.base.model import Actor, ScheduleState, TenantId
-from rota.calendar import Timing
 from rota.catalog import audit_trail, schedules
 from rota.catalog.audit_trail import Change
-from rota.catalog.cadences import get_cadences
-from rota.catalog.policies import get_policies
+from rota.catalog.fields import format_instant
 from rota.catalog.schedules import Schedule, StateChange
 from rota.plan import occurrences
-from rota.plan.decide import Decision, Missed, decide
-from rota.plan.passed import plan_passed
+from rota.plan.opening import committed, open_many, open_one, refuse_ended
+from rota.plan.passed import Instant, plan_passed
+from rota.plan.resuming import MissedChoice, resumptions
+from rota.plan.writing import actor_text
 
-_QUERIES = load_queries(__file__, "states.sql")
-_PAUSABLE: Final = (ScheduleState.ACTIVE, ScheduleState.PAUSED)
-MissedChoice = Literal["skip", "misfire"]
+# Later than this after its time counts as late, as for the planner.
+THRESHOLD_S = 5.0
+_BATCH = 1000
+
+
+class _GroupWork(Protocol):
+    async def __call__(self, tx: Transaction, schedule_ids: Sequence[UUID]) -> int: ...
 
 
 async def pause_schedule(
@@ -38,30 +44,19 @@ async def pause_schedule(
     until: datetime | None = None,
     expected_version: int | None = None,
 ) -> Schedule:
-    """Start nothing of it any more, until `until` or until it is resumed. Pausing a paused one changes reason and end."""
+    """Start nothing of it until it is resumed, by somebody or at `until`. What runs goes on."""
 
     async def work(tx: Transaction) -> Schedule:
-        _, now = await occurrences.share_shards(tx, [schedule_id])
-        current = await _locked(tx, tenant_id, schedule_id, expected_version)
-        if current.state not in _PAUSABLE:
-            raise Conflict(f"schedule {schedule_id} is {current.state}", hint="only active schedules can be paused")
-        # The start of the pause is remembered as active_from: resuming with `misfire` counts from there.
-        started = now if current.state is ScheduleState.ACTIVE else current.active_from
-        change = _state_change(current, started)
-        await schedules.change_state(
-            tx,
-            tenant_id,
-            [change],
-            ScheduleState.PAUSED,
-            actor=_named(actor),
-            reason=actor.reason,
-            paused_until=until,
-        )
-        await occurrences.cancel_unstarted(tx, [schedule_id], "paused")
-        await occurrences.hold(tx, [schedule_id])
-        return await _recorded(tx, tenant_id, current, actor, "schedule.pause")
+        current, instant = await open_one(tx, tenant_id, schedule_id, expected_version)
+        refuse_ended(current)
+        if current.state is ScheduleState.PAUSED and (current.pause_reason, current.paused_until) == (
+            actor.reason,
+            until,
+        ):
+            return current
+        return (await _pause(tx, tenant_id, [current], actor, until, instant))[0]
 
-    return await _run(db, work)
+    return await committed(db, work)
 
 
 async def resume_schedule(
@@ -73,37 +68,19 @@ async def resume_schedule(
     missed: MissedChoice = "skip",
     expected_version: int | None = None,
     reason: str | None = None,
+    misfire_threshold_s: float = THRESHOLD_S,
 ) -> Schedule:
-    """Go on from now. `skip`: what was due during the pause was not wanted. `misfire`: the pause counts as downtime, and
-    the schedule's misfire policy decides. Resuming an active schedule changes nothing."""
+    """Go on from now. `missed` decides about what came during the pause, see `resuming`."""
 
     async def work(tx: Transaction) -> Schedule:
-        cursors, now = await occurrences.share_shards(tx, [schedule_id])
-        current = await _locked(tx, tenant_id, schedule_id, expected_version)
+        current, instant = await open_one(tx, tenant_id, schedule_id, expected_version)
+        refuse_ended(current)
         if current.state is ScheduleState.ACTIVE:
             return current
-        if current.state is not ScheduleState.PAUSED:
-            raise Conflict(f"schedule {schedule_id} is {current.state}", hint="only paused schedules can be resumed")
-        since = now if current.fire_at is None else min(now, current.fire_at)
-        start = max(since, _starts(current))
-        await schedules.change_state(
-            tx,
-            tenant_id,
-            [_state_change(current, start)],
-            ScheduleState.ACTIVE,
-            actor=_named(actor),
-            reason=reason or actor.reason,
-        )
-        place = current.place
-        timing = await _timing(tx, current)
-        if missed == "misfire" and timing is not None:
-            await _catch_up(tx, current, timing, now)
-        fresh = (current.schedule_id, timing, _moved(place, start))
-        await plan_passed(tx, [fresh], cursors)
-        await occurrences.release(tx, [schedule_id])
-        return await _recorded(tx, tenant_id, current, actor, "schedule.resume", reason)
+        threshold = timedelta(seconds=misfire_threshold_s)
+        return (await _resume(tx, tenant_id, [current], actor, missed, instant, threshold, reason))[0]
 
-    return await _run(db, work)
+    return await committed(db, work)
 
 
 async def cancel_schedule(
@@ -115,135 +92,161 @@ async def cancel_schedule(
     expected_version: int | None = None,
     stop_running: bool = False,
 ) -> Schedule:
-    """Cancel it for good; its history stays. Cancelling a cancelled one changes nothing."""
+    """End it for good; its history stays. Not even a retry starts any more; what runs is asked to stop on demand."""
 
     async def work(tx: Transaction) -> Schedule:
-        _, now = await occurrences.share_shards(tx, [schedule_id])
-        current = await _locked(tx, tenant_id, schedule_id, expected_version)
-        if current.state is ScheduleState.CANCELLED:
-            return current
-        change = _state_change(current, now)
-        await schedules.change_state(
-            tx, tenant_id, [change], ScheduleState.CANCELLED, actor=_named(actor), reason=actor.reason
-        )
-        await occurrences.cancel_unstarted(tx, [schedule_id], "schedule_cancelled", with_retries=True)
+        current, _ = await open_one(tx, tenant_id, schedule_id, expected_version)
+        if current.state is not ScheduleState.CANCELLED:
+            change = _same_times(current)
+            await schedules.change_state(
+                tx,
+                tenant_id,
+                [change],
+                ScheduleState.CANCELLED,
+                actor=actor_text(actor),
+                reason=actor.reason,
+            )
+            await occurrences.cancel_unstarted(tx, [schedule_id], "schedule_cancelled", with_retries=True)
+            await _record(tx, actor, [current], "schedule.cancel", {"state": "cancelled"}, actor.reason)
         if stop_running:
-            await occurrences.stop_running(tx, [schedule_id])
-        return await _recorded(tx, tenant_id, current, actor, "schedule.cancel")
+            await occurrences.ask_stop(tx, [schedule_id])
+        return await schedules.get_schedule(tx, tenant_id, schedule_id)
 
-    return await _run(db, work)
+    return await committed(db, work)
 
 
 async def pause_group(
     db: Database, tenant_id: TenantId, group: str, actor: Actor, *, until: datetime | None = None
 ) -> int:
-    """Pause every active schedule of a group; how many. One transaction a schedule: none waits for all."""
-    ids = await _group(db, tenant_id, group, ScheduleState.ACTIVE)
-    for schedule_id in ids:
-        await pause_schedule(db, tenant_id, schedule_id, actor, until=until)
-    return len(ids)
+    """Pause every active schedule of a group; how many were paused. In batches: each schedule whole, not the group."""
+
+    async def work(tx: Transaction, schedule_ids: Sequence[UUID]) -> int:
+        found, instant = await open_many(tx, tenant_id, schedule_ids)
+        active = [one for one in found if one.state is ScheduleState.ACTIVE]
+        return len(await _pause(tx, tenant_id, active, actor, until, instant)) if active else 0
+
+    return await _by_group(db, tenant_id, group, ScheduleState.ACTIVE, work)
 
 
 async def resume_group(
-    db: Database, tenant_id: TenantId, group: str, actor: Actor, *, missed: MissedChoice = "skip"
+    db: Database,
+    tenant_id: TenantId,
+    group: str,
+    actor: Actor,
+    *,
+    missed: MissedChoice = "skip",
+    misfire_threshold_s: float = THRESHOLD_S,
 ) -> int:
-    """Resume every paused schedule of a group; how many."""
-    ids = await _group(db, tenant_id, group, ScheduleState.PAUSED)
-    for schedule_id in ids:
-        await resume_schedule(db, tenant_id, schedule_id, actor, missed=missed)
-    return len(ids)
+    """Resume every paused schedule of a group; how many were resumed."""
+    threshold = timedelta(seconds=misfire_threshold_s)
+
+    async def work(tx: Transaction, schedule_ids: Sequence[UUID]) -> int:
+        found, instant = await open_many(tx, tenant_id, schedule_ids)
+        paused = [one for one in found if one.state is ScheduleState.PAUSED]
+        return len(await _resume(tx, tenant_id, paused, actor, missed, instant, threshold, None)) if paused else 0
+
+    return await _by_group(db, tenant_id, group, ScheduleState.PAUSED, work)
 
 
-async def _group(db: Database, tenant_id: TenantId, group: str, state: ScheduleState) -> Sequence[UUID]:
-    rows = await db.fetch(_QUERIES["schedule_in_group"], tenant_id, group, str(state))
-    return [row["schedule_id"] for row in rows]
+async def _pause(
+    tx: Transaction,
+    tenant_id: TenantId,
+    current: Sequence[Schedule],
+    actor: Actor,
+    until: datetime | None,
+    instant: Instant,
+) -> list[Schedule]:
+    if until is not None and until <= instant.now:
+        fault = FieldError(field="until", message="must be later than now", value=format_instant(until))
+        raise ValidationFailed((fault,))
+    ids = [one.schedule_id for one in current]
+    await schedules.change_state(
+        tx,
+        tenant_id,
+        [_same_times(one) for one in current],
+        ScheduleState.PAUSED,
+        actor=actor_text(actor),
+        reason=actor.reason,
+        paused_until=until,
+    )
+    await occurrences.cancel_unstarted(tx, ids, "paused")
+    await occurrences.hold_retries(tx, ids)
+    after = {"state": "paused", "until": None if until is None else format_instant(until)}
+    await _record(tx, actor, current, "schedule.pause", after, actor.reason)
+    return await schedules.get_many(tx, tenant_id, ids)
 
 
-async def _run(db: Database, work: object) -> Schedule:
-    made: Schedule = await db.run(work)  # type: ignore[arg-type]
-    await failpoint("edit.after_commit")
-    return made
+async def _resume(
+    tx: Transaction,
+    tenant_id: TenantId,
+    paused: Sequence[Schedule],
+    actor: Actor,
+    missed: MissedChoice,
+    instant: Instant,
+    threshold: timedelta,
+    reason: str | None,
+) -> list[Schedule]:
+    plans = await resumptions(tx, paused, missed, instant, threshold)
+    ids = [one.schedule_id for one in paused]
+    why = reason or actor.reason
+    await schedules.change_state(
+        tx, tenant_id, [plan.change for plan in plans], ScheduleState.ACTIVE, actor=actor_text(actor), reason=why
+    )
+    await occurrences.cancel_unstarted(tx, ids, "superseded")
+    await occurrences.release_retries(tx, ids)
+    await occurrences.put(tx, [put for plan in plans for put in plan.pending])
+    await occurrences.put_missed(
+        tx, [(plan.change.schedule_id, plan.missed) for plan in plans if plan.missed is not None]
+    )
+    await plan_passed(tx, [plan.passed for plan in plans], instant, threshold=threshold)
+    await _record(tx, actor, paused, "schedule.resume", {"state": "active", "missed": missed}, why)
+    return await schedules.get_many(tx, tenant_id, ids)
 
 
-async def _locked(tx: Transaction, tenant_id: TenantId, schedule_id: UUID, expected_version: int | None) -> Schedule:
-    found = await schedules.lock_many(tx, tenant_id, [schedule_id])
-    if not found:
-        raise NotFound(f"there is no schedule {schedule_id}")
-    if expected_version is not None and found[0].version != expected_version:
-        raise VersionMismatch(
-            f"schedule {schedule_id} has version {found[0].version}, not {expected_version}",
-            hint="read it again and repeat your change",
+async def _by_group(
+    db: Database,
+    tenant_id: TenantId,
+    group: str,
+    state: ScheduleState,
+    work: _GroupWork,
+) -> int:
+    total, after_id = 0, None
+    while page := await schedules.list_schedules(
+        db, tenant_id, group=group, state=state, after_id=after_id, limit=_BATCH
+    ):
+        after_id = page[-1].schedule_id
+        ids = [one.schedule_id for one in page]
+        total += await committed(db, partial(work, schedule_ids=ids))
+    return total
+
+
+async def _record(
+    tx: Transaction,
+    actor: Actor,
+    before: Sequence[Schedule],
+    action: str,
+    after: Mapping[str, object],
+    reason: str | None,
+) -> None:
+    changes = [
+        Change(
+            tenant_id=one.tenant_id,
+            action=action,
+            object_kind="schedule",
+            object_id=str(one.schedule_id),
+            before={"state": str(one.state), "version": one.version},
+            after={**after, "version": one.version + 1},
+            reason=reason,
         )
-    return found[0]
+        for one in before
+    ]
+    await audit_trail.record_many(tx, actor, changes)
 
 
-def _state_change(current: Schedule, active_from: datetime) -> StateChange:
+def _same_times(current: Schedule) -> StateChange:
     return StateChange(
         schedule_id=current.schedule_id,
         expected_version=current.version,
-        active_from=active_from,
+        active_from=current.active_from,
         active_until=current.active_until,
     )
-
-
-def _starts(current: Schedule) -> datetime:
-    """A version whose start lies ahead keeps it over a pause."""
-    return current.active_from
-
-
-def _moved(place: schedules.Place, active_from: datetime) -> schedules.Place:
-    return schedules.Place(
-        cadence_id=place.cadence_id,
-        fire_at=place.fire_at,
-        lane_id=place.lane_id,
-        policy_id=place.policy_id,
-        active_from=active_from,
-        active_until=place.active_until,
-    )
-
-
-async def _timing(tx: Transaction, current: Schedule) -> Timing | None:
-    if current.cadence_id is None:
-        return None
-    return (await get_cadences(tx, [current.cadence_id]))[current.cadence_id].timing
-
-
-async def _catch_up(tx: Transaction, current: Schedule, timing: Timing, now: datetime) -> None:
-    """The fires of the pause, as the misfire policy says, run as occurrences of the version that resumes."""
-    policy = (await get_policies(tx, [current.policy_id]))[current.policy_id].misfire
-    through = now if current.active_until is None else min(now, current.active_until)
-    decision: Decision = decide(timing, policy, after=current.active_from, through=through, now=now)
-    await occurrences.put(tx, [(current.schedule_id, run.at, run.trigger, True) for run in decision.runs])
-    if decision.missed:
-        await tx.execute(_QUERIES["missed_put"], current.schedule_id, *_columns(decision.missed))
-
-
-def _columns(missed: Sequence[Missed]) -> tuple[list[object], ...]:
-    return (
-        [one.first_at for one in missed],
-        [one.last_at for one in missed],
-        [one.n for one in missed],
-        [one.reason for one in missed],
-    )
-
-
-async def _recorded(
-    tx: Transaction, tenant_id: TenantId, before: Schedule, actor: Actor, action: str, reason: str | None = None
-) -> Schedule:
-    after = (await schedules.get_many(tx, tenant_id, [before.schedule_id]))[0]
-    change = Change(
-        tenant_id=tenant_id,
-        action=action,
-        object_kind="schedule",
-        object_id=str(before.schedule_id),
-        before={"state": str(before.state), "version": before.version},
-        after={"state": str(after.state), "version": after.version},
-        reason=reason,
-    )
-    await audit_trail.record(tx, actor, change)
-    await failpoint("edit.before_commit")
-    return after
-
-
-def _named(actor: Actor) -> str:
-    return f"{actor.kind}:{actor.id}"
