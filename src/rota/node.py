@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import rota
 from rota.base import telemetry
 from rota.base.clock import SystemClock
 from rota.base.db import Database
@@ -21,7 +22,10 @@ from rota.base.errors import ConfigError
 from rota.base.migrations import require_current_schema
 from rota.base.service import Service, Supervisor
 from rota.base.settings import Settings
-from rota.coord.coordinator import new_node_id
+from rota.coord.coordinator import Coordinator, new_node_id
+from rota.coord.ledger import Ledger
+from rota.coord.ledger import Node as Member
+from rota.coord.membership import Membership
 from rota.coord.postgres import PostgresCoordinator
 from rota.plan.planner import Planner
 from rota.queue.lanes import Lane
@@ -68,12 +72,14 @@ class Node:
             application_name=f"rota {','.join(self.roles)}",
         )
         await require_current_schema(db)
-        node_id = new_node_id(settings.node)
-        services: list[Service] = []
-        coordinator = self._coordinator(db, clock, node_id)
-        services.append(coordinator)
+        node_id = new_node_id()
+        member = Member(
+            node_id=node_id, region=settings.region, roles=tuple(self.roles), program_version=rota.__version__
+        )
+        coordinator = PostgresCoordinator(Ledger(db, member, ttl_s=settings.shard_lease_s, clock=clock))
+        services: list[Service] = [Membership(coordinator)]
         if "planner" in self.roles:
-            services.append(_planner(db, coordinator, settings))
+            services.append(_planner(db, coordinator, clock, settings))
         if "keeper" in self.roles:
             services += keeper_services(db, settings, clock)
         if "worker" in self.roles:
@@ -89,22 +95,6 @@ class Node:
 
     def _health(self) -> list[object]:
         return list(self._supervisor.health()) if self._supervisor is not None else []
-
-    def _coordinator(self, db: Database, clock: SystemClock, node_id: str) -> PostgresCoordinator:
-        settings = self.settings
-        return PostgresCoordinator(
-            db,
-            clock,
-            node_id=node_id,
-            roles=self.roles,
-            lease_s=settings.shard_lease_s,
-            region=settings.region,
-            on_change=self._wake_planner,
-        )
-
-    def _wake_planner(self) -> None:
-        if self._supervisor is not None:
-            self._supervisor.wake("planner")
 
     async def _worker(self, db: Database, node_id: str) -> Worker:
         settings = self.settings
@@ -170,14 +160,15 @@ def serves(handlers: Mapping[str, Registered], *, calls_targets: bool) -> Callab
     return accepts
 
 
-def _planner(db: Database, coordinator: PostgresCoordinator, settings: Settings) -> Planner:
+def _planner(db: Database, coordinator: Coordinator, clock: SystemClock, settings: Settings) -> Planner:
     return Planner(
         db,
         coordinator,
+        clock=clock,
         horizon_s=settings.horizon_s,
         tick_s=settings.plan_tick_s,
         misfire_threshold_s=settings.misfire_threshold_s,
-        region=settings.region,
+        shard_lease_s=settings.shard_lease_s,
     )
 
 

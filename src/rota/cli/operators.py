@@ -211,7 +211,11 @@ def region_promote(
     region: Annotated[str, typer.Argument(help="The region that plans from now on.")], as_json: Json = False
 ) -> None:
     """Begin a new term for a region: planners of every other one write nothing from here on."""
-    from rota.coord.postgres import promote_region
+    from rota.coord.regions import promote_region
 
-    name, generation = on_database(lambda db: promote_region(db, region))
-    print_document({"region": name, "generation": generation}, as_json=as_json)
+    async def work(db: Database) -> dict[str, object]:
+        async with db.transaction() as tx:
+            term = await promote_region(tx, region, _ACTOR)
+        return {"region": term.region, "generation": term.generation}
+
+    print_document(on_database(work), as_json=as_json)
