@@ -62,7 +62,7 @@ async def test_the_trail_names_actor_reason_and_request_of_every_change(api: Api
     await api.call("DELETE", f"{path}?reason=old")
     trail = await api.all_items(f"/v1/audit-trail?object_id={made['id']}&limit=2")
     actions = [entry["action"] for entry in trail][::-1]
-    assert actions == ["schedule.create", "schedule.pause", "schedule.resume", "schedule.patch", "schedule.cancel"]
+    assert actions == ["schedule.create", "schedule.pause", "schedule.resume", "schedule.update", "schedule.cancel"]
     assert {(entry["actor_kind"], entry["actor_id"], entry["node"]) for entry in trail} == {
         ("key", api.caller.key_id, "test-node")
     }
