@@ -47,7 +47,8 @@ async def dev_database(data_dir: Path | None, key: str | None) -> AsyncIterator[
 
 
 async def _ensure_key(dsn: str, folder: Path, key: str | None) -> str:
-    """The key that was asked for, the one of the last start, or a new one. Its text is kept beside the data, mode 600."""
+    """The key that was asked for, the one of the last start, or a new one. Its text is kept beside the data, mode
+    600."""
     kept = folder / "dev-key"
     text = key or (kept.read_text().strip() if kept.exists() else None)
     db = await Database.connect(dsn, max_size=1, application_name="rota-dev")

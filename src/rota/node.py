@@ -20,7 +20,7 @@ from rota.base.clock import SystemClock
 from rota.base.db import Database
 from rota.base.errors import ConfigError
 from rota.base.migrations import require_current_schema
-from rota.base.service import Service, Supervisor
+from rota.base.service import Service, ServiceHealth, Supervisor
 from rota.base.settings import Settings
 from rota.coord.coordinator import Coordinator, new_node_id
 from rota.coord.ledger import Ledger
@@ -93,8 +93,8 @@ class Node:
         self._supervisor = Supervisor(services, clock)
         await self._supervisor.start()
 
-    def _health(self) -> list[object]:
-        return list(self._supervisor.health()) if self._supervisor is not None else []
+    def _health(self) -> list[ServiceHealth]:
+        return self._supervisor.health() if self._supervisor is not None else []
 
     async def _worker(self, db: Database, node_id: str) -> Worker:
         settings = self.settings

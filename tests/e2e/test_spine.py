@@ -46,7 +46,7 @@ async def test_a_one_shot_calls_its_target_once_with_the_promised_headers(api: A
 async def test_an_interval_and_a_cron_schedule_fire_on_their_own_grid(api: Api, http_target: HttpTarget) -> None:
     for path, timing in (
         ("/every", {"every": "2s", "anchor": "2026-01-01T00:00:00Z"}),
-        ("/cron", {"cron": "*/2 * * * * *", "time_zone": "Asia/Kathmandu"}),
+        ("/cron", {"cron": "*/2 * * * * *", "dialect": "seconds6", "time_zone": "Asia/Kathmandu"}),
     ):
         await api.create(name=path[1:], timing=timing, target={"http": {"url": http_target.tell(path)}})
     for path in ("/every", "/cron"):

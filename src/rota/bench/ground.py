@@ -88,9 +88,7 @@ async def ground(dsn: str | None, *, pool: int = 8) -> AsyncIterator[Database]:
 
 
 async def _connect(dsn: str, pool: int) -> Database:
-    return await Database.connect(
-        dsn, min_size=1, max_size=pool, application_name="rota-bench", command_timeout_s=3600
-    )
+    return await Database.connect(dsn, min_size=1, max_size=pool, application_name="rota-bench", command_timeout_s=3600)
 
 
 async def seed_schedules(

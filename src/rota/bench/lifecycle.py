@@ -1,14 +1,15 @@
-"""`rota bench lifecycle`: claim, no-op handler, finish, with fairness and history, against bare statements that do as much.
+"""`rota bench lifecycle`: claim, no-op handler, finish, with fairness and history, against bare statements that do as
+much.
 
-The reference is what PostgreSQL gives one connection for the same rows with nothing decided: take a batch of due rows by
-one statement, end them by another.
+The reference is what PostgreSQL gives one connection for the same rows with nothing decided: take a batch of due rows
+by one statement, end them by another.
 """
 
 import asyncio
 import time
 from typing import Any
 
-from rota.base.db import Database, Query
+from rota.base.db import Database, load_queries
 from rota.bench.ground import HANDLER, SEED, Result, Tell, ground, seed_schedules
 from rota.run.app import Attempt, Rota
 from rota.run.executor import Executor
@@ -17,24 +18,7 @@ from rota.run.nats_target import NatsPublisher
 from rota.run.worker import Worker, WorkerOptions
 
 TARGET_RATIO = 0.5
-_BARE_CLAIM = Query(
-    "bare_claim",
-    """UPDATE occurrences AS o SET lease_until = now() + interval '30 s', token = token + 1, attempt = attempt + 1
-FROM (SELECT ctid FROM occurrences WHERE lease_until IS NULL AND available_at <= now()
-      ORDER BY lane_id, available_at, schedule_id LIMIT $1::integer FOR UPDATE SKIP LOCKED) AS p
-WHERE o.ctid = p.ctid RETURNING o.shard, o.schedule_id, o.scheduled_for, o.version""",
-    ("n",),
-)
-_BARE_FINISH = Query(
-    "bare_finish",
-    """WITH gone AS (DELETE FROM occurrences AS o
-USING unnest($1::smallint[], $2::uuid[], $3::timestamptz[], $4::integer[]) AS w (shard, schedule_id, scheduled_for, version)
-WHERE o.shard = w.shard AND o.schedule_id = w.schedule_id AND o.scheduled_for = w.scheduled_for AND o.version = w.version
-RETURNING o.*)
-INSERT INTO finished_occurrences (shard, schedule_id, scheduled_for, version, tenant_id, state, trigger, finished_at)
-SELECT shard, schedule_id, scheduled_for, version, tenant_id, 'succeeded', trigger, now() FROM gone""",
-    ("shards", "ids", "scheduled_fors", "versions"),
-)
+_BARE = load_queries(__file__, "lifecycle.sql")
 
 
 async def lifecycle(*, count: int = 200_000, tenants: int = 250, dsn: str | None = None, tell: Tell) -> Result:
@@ -73,11 +57,11 @@ async def _bare(db: Database, count: int, tell: Tell) -> float:
     started = time.perf_counter()
     done = 0
     while True:
-        rows = await db.fetch(_BARE_CLAIM, 2000)
+        rows = await db.fetch(_BARE["bare_claim"], 2000)
         if not rows:
             break
         columns = [[row[i] for row in rows] for i in range(4)]
-        await db.execute(_BARE_FINISH, *columns)
+        await db.execute(_BARE["bare_finish"], *columns)
         done += len(rows)
     return done / (time.perf_counter() - started)
 

@@ -1,7 +1,7 @@
 """`rota apply`: make the schedules of one file true, and nothing else.
 
-Schedules made by a file carry the label `rota.apply` with the file's app name. Only those are ever changed or pruned, so
-two files, and schedules made by hand, never touch each other. A prune that would take away more than half is refused
+Schedules made by a file carry the label `rota.apply` with the file's app name. Only those are ever changed or pruned,
+so two files, and schedules made by hand, never touch each other. A prune that would take away more than half is refused
 unless forced, because an empty or foreign file is the more likely explanation.
 """
 
@@ -140,9 +140,9 @@ def difference(
     wanted: Mapping[str, dict[str, Any]], current: Mapping[str, dict[str, Any]], *, prune: bool
 ) -> Iterator[Change]:
     """What has to change so that `current` becomes `wanted`, in the order of the file, cancellations last."""
-    for name, document in wanted.items():
-        pause = document.get("state") == "paused"
-        document = {key: value for key, value in document.items() if key != "state"}
+    for name, written in wanted.items():
+        pause = written.get("state") == "paused"
+        document = {key: value for key, value in written.items() if key != "state"}
         existing = current.get(name)
         if existing is None:
             yield Change(action="create", name=name, document=document, pause=pause)

@@ -1,7 +1,7 @@
 """The schedules that an app declares in its code, made so when its worker starts.
 
-They belong to the tenant of ROTA_API_KEY, or to the `default` tenant. Their ids come from tenant, app and name, so any number of
-workers that start at once make each schedule once; one that is as declared is left alone.
+They belong to the tenant of ROTA_API_KEY, or to the `default` tenant. Their ids come from tenant, app and name, so any
+number of workers that start at once make each schedule once; one that is as declared is left alone.
 """
 
 from rota.base.db import Database
@@ -34,7 +34,9 @@ async def make_so(dsn: str, app: Rota, *, tenant: str = "default") -> None:
                 stderr.print(f"schedule {declared.name} was cancelled; left alone", markup=False, highlight=False)
             elif found[0].definition().document() != wanted.document():
                 try:
-                    await edits.replace_schedule(db, owner, schedule_id, dict(declared.document), _ACTOR)
+                    await edits.replace_schedule(
+                        db, owner, schedule_id, declared.document, _ACTOR, expected_version=None
+                    )
                     stderr.print(f"updated schedule {declared.name}", markup=False, highlight=False)
                 except Conflict as error:
                     stderr.print(f"schedule {declared.name}: {error}", markup=False, highlight=False)

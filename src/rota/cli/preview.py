@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from rota.calendar import Timing, TimingError, run_batch
+from rota.calendar import Timing, TimingError, read_instant, run_batch
 from rota.cli.output import EXIT_USAGE, fail, print_json, stdout
 
 app = typer.Typer()
@@ -81,7 +81,7 @@ def _print_table(request: dict[str, object], count: int) -> None:
         timing = Timing.parse(timing_json, hash_key=str(request.get("hash_key", "")))
     except TimingError as error:
         fail(str(error), code=EXIT_USAGE)
-    after = datetime.fromisoformat(str(request["after"]).replace("Z", "+00:00"))
+    after = read_instant(request["after"], field="after")
     stdout.print(timing.describe(), markup=False, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("UTC", "wall time", "marks"):

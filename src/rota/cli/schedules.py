@@ -137,7 +137,7 @@ def backfill(
     as_json: Json = False,
 ) -> None:
     """Plan what a past range would have fired."""
-    body = {"from": from_.isoformat(), "to": to.isoformat(), "rate": rate}
+    body: dict[str, object] = {"from": from_.isoformat(), "to": to.isoformat(), "rate": rate}
     _act(schedule, "backfill", body, as_json, key=str(uuid.uuid4()))
 
 

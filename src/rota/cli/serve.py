@@ -75,7 +75,7 @@ async def _dev(settings: Settings, data: Path | None) -> int:
             return await run_until_told(node, made.dsn, on_ready=ready)
         finally:
             if entry is not None:
-                entry.unlink(missing_ok=True)
+                entry.unlink(missing_ok=True)  # noqa: ASYNC240 - the process ends here
 
 
 @app.command("serve")

@@ -1,7 +1,7 @@
 """The built-in queue: finds the lanes with due work, lets `fair` choose, and takes the leases.
 
-What a claimer remembers is a hint: which lanes hold rows and when their first one is due, what holds tenants back (for a
-second), and how far it has drained each lane. It is read anew all the time; losing it loses nothing.
+What a claimer remembers is a hint: which lanes hold rows and when their first one is due, what holds tenants back (for
+a second), and how far it has drained each lane. It is read anew all the time; losing it loses nothing.
 """
 
 import time
@@ -179,12 +179,14 @@ class Claimer:
         for lane_id, n in takes.items():
             lane = self._lanes[lane_id]
             scopes = self._holds[lane.tenant_id].scopes(lane)
-            for scope in scopes:
-                n = min(n, left.setdefault((lane.tenant_id, scope), budget.most(lane.tenant_id, [scope])))
-            for scope in scopes:
-                left[(lane.tenant_id, scope)] -= n
-            if n > 0:
-                allowed[lane_id] = n
+            keys = [(lane.tenant_id, scope) for scope in scopes]
+            for key in keys:
+                left.setdefault(key, budget.most(key[0], [key[1]]))
+            most = min([n, *(left[key] for key in keys)])
+            for key in keys:
+                left[key] -= most
+            if most > 0:
+                allowed[lane_id] = most
         return allowed
 
     async def _claim_plain(self, tx: Executor, takes: dict[int, int]) -> list[Row]:

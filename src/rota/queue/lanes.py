@@ -1,4 +1,5 @@
-"""What holds lanes back: pauses, suspended tenants, open breakers, quotas and limits by key. Reads and counts, no choice."""
+"""What holds lanes back: pauses, suspended tenants, open breakers, quotas and limits by key. Reads and counts, no
+choice."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,8 @@
     @app.handler("send_report")
     async def send_report(attempt: Attempt) -> None: ...
 
-Handlers are coroutine functions, or plain functions, which run in a thread. Raise `Reject` to go to the dead letters at once,
-`RetryLater` to say when to try again; any other exception is a failure, retried by the schedule's policy.
+Handlers are coroutine functions, or plain functions, which run in a thread. Raise `Reject` to go to the dead letters
+at once, `RetryLater` to say when to try again; any other exception is a failure, retried by the schedule's policy.
 """
 
 import inspect
@@ -125,7 +125,8 @@ class Declared:
 
 
 class Rota:
-    """The handlers of one program, and the schedules it wants. `name` keeps its schedules apart from other programs'."""
+    """The handlers of one program, and the schedules it wants. `name` keeps its schedules apart from other
+    programs'."""
 
     def __init__(self, name: str = "app") -> None:
         self.name = name
@@ -161,7 +162,8 @@ class Rota:
         payload: Any = None,
         **members: Any,
     ) -> None:
-        """Declare a schedule of a handler; a worker that starts makes it so. `members` are further members of a definition."""
+        """Declare a schedule of a handler; a worker that starts makes it so. `members` are further members of a
+        definition."""
         found = self._registered(handler)
         parts = {"cron": cron, "every": every, "at": at, "time_zone": time_zone, "dst": dst}
         timing = {part: value for part, value in parts.items() if value is not None}

@@ -1,7 +1,7 @@
 """One lease, one attempt, one outcome: start reading here.
 
-An outcome is always returned, whatever user code does: what it raises is an outcome, what it ignores is another. Died after
-the effect and before the outcome was written: the attempt is repeated with the same run key.
+An outcome is always returned, whatever user code does: what it raises is an outcome, what it ignores is another. Died
+after the effect and before the outcome was written: the attempt is repeated with the same run key.
 """
 
 import asyncio

@@ -1,16 +1,18 @@
 """Heartbeats from a thread of their own, with a loop and a connection of their own: user code cannot block them.
 
 The thread keeps every held lease alive, learns which were lost and which are asked to stop, and watches deadlines: an
-attempt past its time is cancelled, and when it does not react its lease is ended here as timed out, whatever its code does.
+attempt past its time is cancelled, and when it does not react its lease is ended here as timed out, whatever its code
+does.
 """
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from rota.base.db import Database
 from rota.base.errors import DatabaseUnavailable, RotaError
@@ -152,10 +154,8 @@ class Heartbeats:
         for held in stuck:
             held.is_stuck = True
             self.remove(held)
-        try:
+        with contextlib.suppress(DatabaseUnavailable):  # without heartbeats the lease runs out and is rescued
             await write_outcomes(db, ended, worker=self._worker, max_losses=self._max_losses)
-        except DatabaseUnavailable:
-            pass  # without heartbeats the lease runs out and is rescued
         for held in stuck:
             held.lease.is_lost = True
             self._on_stuck(held)
@@ -169,6 +169,3 @@ def _abandoned(held: Held) -> Outcome:
         error_class="Timeout",
         error="did not end at its timeout and ignores cancellation",
     )
-
-
-Anything = Any

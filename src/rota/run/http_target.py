@@ -1,10 +1,12 @@
-"""The HTTP target: one call, one attempt. No redirects, no hidden retries, no cookies, no proxy; bounded in time and bytes."""
+"""The HTTP target: one call, one attempt. No redirects, no hidden retries, no cookies, no proxy; bounded in time and
+bytes."""
 
 import asyncio
 import hashlib
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -13,7 +15,6 @@ import orjson
 from standardwebhooks import Webhook
 from yarl import URL
 
-from rota import __version__
 from rota.base.model import AttemptOutcome
 from rota.base.telemetry import redact
 from rota.calendar import parse_duration, write_instant
@@ -24,6 +25,7 @@ from rota.run.retry import parse_retry_after
 _RETRIED_STATUSES: Final = frozenset({408, 425, 429})
 _MAX_CONNECTIONS: Final = 1000
 _CHUNK: Final = 16_384
+_USER_AGENT: Final = f"rota/{version('rota-scheduler')}"
 
 
 class HttpCaller:
@@ -118,7 +120,7 @@ class HttpCaller:
         return kept.decode("utf-8", "replace"), True
 
     def _headers(self, lease: Lease, target: Mapping[str, Any], body: bytes) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", "User-Agent": f"rota/{__version__}"}
+        headers = {"Content-Type": "application/json", "User-Agent": _USER_AGENT}
         chosen = target.get("headers") or {}
         lower = {name.lower() for name in chosen}
         headers = {name: value for name, value in headers.items() if name.lower() not in lower}

@@ -46,7 +46,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How an attempt ended. `error` is any text; it is cleaned where it is written. `asked`: the target's Retry-After."""
+    """How an attempt ended. `error` is any text; it is cleaned where it is written. `asked`: the target's
+    Retry-After."""
 
     outcome: AttemptOutcome
     status: int | None = None

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
-from uuid import UUID
 
 from rota.base.db import Database, Row, load_queries
 from rota.base.errors import LeaseLost, NotFound
@@ -150,11 +149,12 @@ def parse_token(token: str) -> tuple[RunKey, int]:
     """The run key and number of a lease token. NotFound for anything else: it names no lease."""
     text, _, number = token.rpartition(".")
     try:
-        if not (number.isascii() and number.isdigit() and len(number) < 19):
-            raise ValueError(number)
-        return RunKey.parse(text), int(number)
+        key = RunKey.parse(text)
     except ValueError:
         raise NotFound(f"there is no lease {token[:120]!r}") from None
+    if not (number.isascii() and number.isdigit() and len(number) < 19):
+        raise NotFound(f"there is no lease {token[:120]!r}")
+    return key, int(number)
 
 
 def _lost(token: str) -> LeaseLost:
@@ -175,6 +175,3 @@ async def _policies(db: Database, rows: Collection[Row]) -> dict[int, Policy]:
 def _now(row: Row) -> datetime:
     at: datetime = row["lease_until"]
     return at
-
-
-Id = UUID

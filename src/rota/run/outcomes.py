@@ -1,7 +1,7 @@
 """Outcomes are written in batches, each fenced by its lease; what the fence refuses is counted, never forced.
 
-One row that cannot be written must not harm the others: texts are cleaned before, and a batch that fails all the same is
-halved until the bad row stands alone. A lost connection is tried again for as long as the leases can hold.
+One row that cannot be written must not harm the others: texts are cleaned before, and a batch that fails all the same
+is halved until the bad row stands alone. A lost connection is tried again for as long as the leases can hold.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ async def _write(db: Database, name: str, rows: list[tuple[Any, ...]], extra: tu
         except DatabaseUnavailable:
             if number == _TRIES - 1:
                 raise
-            await asyncio.sleep(random.uniform(0, min(5.0, 0.1 * 2**number)))
+            await asyncio.sleep(random.uniform(0, min(5.0, 0.1 * 2**number)))  # noqa: S311 - spreads retries
         except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, UnicodeError, ValueError):
             if len(rows) == 1:
                 return set()  # this one cannot be written at all: its lease runs out and it is rescued

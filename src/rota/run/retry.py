@@ -1,8 +1,8 @@
 """What follows from an outcome: pure. Again after a wait, or dead, and why.
 
 Failures and losses are counted apart: only failures use up max_attempts. The wait is full jitter,
-`random(0, min(cap, base * 2^failures))` (AWS Architecture Blog, "Exponential Backoff And Jitter"); what a target asks for
-with Retry-After (RFC 9110) is honoured between that and an hour.
+`random(0, min(cap, base * 2^failures))` (AWS Architecture Blog, "Exponential Backoff And Jitter"); what a target asks
+for with Retry-After (RFC 9110) is honoured between that and an hour.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,8 @@ def backoff(policy: RetryPolicy, n: int, pick: Callable[[float, float], float]) 
 
 
 def parse_retry_after(value: str | None, now: datetime) -> timedelta | None:
-    """The wait a Retry-After header asks for: whole seconds or an HTTP date; None when it is neither, or in the past."""
+    """The wait a Retry-After header asks for: whole seconds or an HTTP date; None when it is neither, or in the
+    past."""
     if value is None or len(value) > 64:
         return None
     text = value.strip()

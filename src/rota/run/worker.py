@@ -199,7 +199,7 @@ class Worker(Service):
     async def drain(self) -> None:
         """Give back what has not started, wait for what runs, interrupt what does not end in time."""
         self._is_draining = True
-        unstarted = [held for held in self._ready]
+        unstarted = list(self._ready)
         self._ready.clear()
         for held in unstarted:
             self._beats.remove(held)

@@ -1,4 +1,5 @@
-"""Celery beat schedules: the `beat_schedule` mapping of a Python settings file (read, never executed) or as JSON/YAML."""
+"""Celery beat schedules: the `beat_schedule` mapping of a Python settings file (read, never executed) or as
+JSON/YAML."""
 
 import ast
 from collections.abc import Mapping

@@ -9,7 +9,8 @@ _UNITS = {"minute": "m", "minutes": "m", "hour": "h", "hours": "h", "day": "d", 
 
 
 def read(text: str, options: ImportOptions) -> Imported:
-    """Read schedules with their window, zone, dates and retry policy (field names as in the service's API reference)."""
+    """Read schedules with their window, zone, dates and retry policy (field names as in the service's API
+    reference)."""
     try:
         root = json.loads(text)
     except json.JSONDecodeError as error:

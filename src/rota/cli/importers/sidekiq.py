@@ -30,14 +30,12 @@ def read(text: str, options: ImportOptions) -> Imported:
 def _entries(root: object) -> Mapping[object, object]:
     if not isinstance(root, dict):
         raise ImportRefused("expected a mapping of schedule names at the top of the file")
-    for outer in (":scheduler", "scheduler"):
-        if isinstance(root.get(outer), dict):
-            root = root[outer]
-    for key in (":schedule", "schedule", ":dynamic_schedule"):
-        if isinstance(root.get(key), dict):
-            inner: Mapping[object, object] = root[key]
-            return inner
-    return root
+    found: Mapping[object, object] = root
+    for key in (":scheduler", "scheduler", ":schedule", "schedule"):
+        inner = found.get(key)
+        if isinstance(inner, dict):
+            found = inner
+    return found
 
 
 def _entry(name: str, entry: Mapping[object, object], options: ImportOptions, found: Imported) -> Document | None:
