@@ -8,6 +8,7 @@ A worker of handlers (`rota worker`) is the same with the handlers of an app.
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +73,9 @@ class Node:
             application_name=f"rota {','.join(self.roles)}",
         )
         await require_current_schema(db)
+        # Work comes in batches of short-lived objects: what is there now is no garbage, and the rest can wait longer.
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
         node_id = new_node_id()
         member = Member(
             node_id=node_id, region=settings.region, roles=tuple(self.roles), program_version=rota.__version__

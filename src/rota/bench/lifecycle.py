@@ -6,6 +6,7 @@ by one statement, end them by another.
 """
 
 import asyncio
+import gc
 import time
 from typing import Any
 
@@ -78,9 +79,11 @@ async def run_worker(db: Database, count: int, *, slots: int = 64, deadline_s: f
 
     http = HttpCaller(allow_private=True, max_response_bytes=65_536)
     executor = Executor(app.handlers, http, NatsPublisher(), default_timeout_s=300)
-    options = WorkerOptions(slots=slots, claim_batch=1000)
+    options = WorkerOptions(slots=slots, claim_batch=2000)
     worker = Worker(db, executor, worker="bench", accepts=lambda lane: True, options=options)
     await worker.start()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)  # as a node does
     started = time.perf_counter()
     try:
         while calls < count and time.perf_counter() - started < deadline_s:

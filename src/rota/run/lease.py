@@ -7,7 +7,7 @@ from uuid import UUID
 from rota.base.model import AttemptOutcome, Policy, RunKey
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Lease:
     """What was claimed. `is_lost` and `is_cancelled` are set by heartbeats."""
 
@@ -28,8 +28,8 @@ class Lease:
     target: str
     payload: str | None
     schedule_name: str
+    is_expired: bool
     policy: Policy
-    is_expired: bool = False
     is_lost: bool = False
     is_cancelled: bool = False
 

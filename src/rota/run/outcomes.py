@@ -101,9 +101,12 @@ async def _write(db: Database, name: str, rows: list[tuple[Any, ...]], extra: tu
     """One statement for all; halved when a row spoils it."""
     leases = [row[0] for row in rows]
     columns = [list(column) for column in zip(*(row[1:] for row in rows), strict=True)]
+    if name == "occurrence_finish":
+        columns = [column if any(value is not None for value in column) else [] for column in columns]
     for number in range(_TRIES):
         try:
-            done = await db.fetch(_QUERIES[name], *keys(leases), *columns, *extra)
+            named = keys(leases)[1:] if name == "occurrence_finish" else keys(leases)
+            done = await db.fetch(_QUERIES[name], *named, *columns, *extra)
             return {(row["schedule_id"], row["scheduled_for"], row["version"]) for row in done}
         except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError):
             continue

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
 from rota.base.db import Database, Row, load_queries
 from rota.base.json import load_json
@@ -26,7 +27,7 @@ from rota.run.lease import Lease, Outcome
 from rota.run.outcomes import OutcomeWriter, give_back
 
 _QUERIES = load_queries(__file__, "attempts.sql")
-_AHEAD_S: Final = 0.1  # how much work is claimed ahead, by the rate of late
+_AHEAD_S: Final = 0.15  # how much work is claimed ahead, by the rate of late
 _YIELD_EVERY: Final = 64
 
 
@@ -74,7 +75,7 @@ class Worker(Service):
         )
         self._policies: dict[int, Policy] = {}
         self._ready: deque[Held] = deque()
-        self._some = asyncio.Semaphore(0)
+        self._idle: deque[asyncio.Future[None]] = deque()
         self._slots: list[_Slot] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -137,20 +138,27 @@ class Worker(Service):
 
     def _take_in(self, leases: list[Lease]) -> None:
         now = time.monotonic()
+        schedule_lag.observe_many(
+            max(0.0, (lease.started_at - lease.scheduled_for).total_seconds()) for lease in leases if lease.attempt == 1
+        )
         for lease in leases:
-            if lease.attempt == 1:
-                schedule_lag.observe(max(0.0, (lease.started_at - lease.scheduled_for).total_seconds()))
             if lease.is_expired:
                 self._writer.put(lease, Outcome(outcome=AttemptOutcome.LOST, error="started too late"))
                 continue
             held = Held(lease=lease, claimed_at=now)
             self._beats.add(held)
             self._ready.append(held)
-            self._some.release()
+        for _ in range(min(len(self._ready), len(self._idle))):
+            waiting = self._idle.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
 
     async def take(self) -> Held:
         """The next claimed occurrence, for a free slot."""
-        await self._some.acquire()
+        while not self._ready:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(waiting)
+            await waiting
         self._n_running += 1
         return self._ready.popleft()
 
@@ -304,26 +312,13 @@ def _ended(why: str) -> Outcome | None:
             return None  # the lease is lost: nothing we say counts any more
 
 
+_COLUMNS = itemgetter(
+    "schedule_id", "version", "scheduled_for", "shard", "tenant_id", "lane_id", "attempt", "failures", "losses",
+    "token", "started_at", "available_at", "planned_at", "trigger", "target", "payload", "schedule_name", "is_expired",
+)  # fmt: skip
+
+
 def lease_of(row: Row, policy: Policy) -> Lease:
     """The lease of a claimed row."""
-    return Lease(
-        schedule_id=row["schedule_id"],
-        version=row["version"],
-        scheduled_for=row["scheduled_for"],
-        shard=row["shard"],
-        tenant_id=row["tenant_id"],
-        lane_id=row["lane_id"],
-        attempt=row["attempt"],
-        failures=row["failures"],
-        losses=row["losses"],
-        token=row["token"],
-        started_at=row["started_at"],
-        available_at=row["available_at"],
-        planned_at=row["planned_at"],
-        trigger=row["trigger"],
-        target=row["target"],
-        payload=row["payload"],
-        schedule_name=row["schedule_name"] or "",
-        policy=policy,
-        is_expired=bool(row["is_expired"]),
-    )
+    values: tuple[Any, ...] = _COLUMNS(row)
+    return Lease(*values, policy)
