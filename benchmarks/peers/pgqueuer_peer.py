@@ -12,7 +12,7 @@ from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job, Schedule
 from pgqueuer.queries import Queries
 
-BATCH = 100
+BATCH = 1000
 LOAD_BATCH = 1000
 
 
