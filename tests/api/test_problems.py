@@ -128,6 +128,13 @@ async def test_unknown_members_of_small_bodies_are_refused_too(api: Api):
     assert answer.fields == ["raeson"]
 
 
+@pytest.mark.parametrize("rate", [0, -1, 5e-324, 1e-9, 1e300, True, "fast"])
+async def test_a_rate_that_no_clock_can_follow_is_refused(api: Api, rate: object):
+    answer = await api.post("/v1/occurrences/replay", {"rate": rate})
+    assert answer.status == 422
+    assert answer.fields == ["rate"]
+
+
 async def test_answers_carry_headers_that_close_browsers_doors(api: Api):
     for answer in (await api.get("/v1/me"), await api.get("/v1/nothing"), await api.get("/healthz", key="")):
         assert answer.headers["X-Content-Type-Options"] == "nosniff"

@@ -85,7 +85,8 @@ class Server(Service):
 
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        made = socket.socket(family, socket.SOCK_STREAM)
+        # The protocol is named, or the event loop would not know to send small answers at once.
+        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             made.bind((self._host, self._port))

@@ -40,13 +40,15 @@ Reason = Annotated[str | None, Field(max_length=500, description="Why; kept in t
 DurationText = Annotated[
     str, Field(min_length=1, max_length=40, description="A duration such as 30s, 15m or 1h30m.", examples=["30s"])
 ]
-Rate = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False, description="Occurrences a second at the most.")]
+Rate = Annotated[
+    float, Field(ge=0.00001, le=100_000, allow_inf_nan=False, description="Occurrences a second at the most.")
+]
 
 
 class Body(BaseModel):
     """A request body."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
 class PauseBody(Body):
