@@ -33,8 +33,13 @@ class Creation:
     actor: Actor
 
 
-async def insert(tx: Transaction, tenant_id: TenantId, wanted: Sequence[Creation]) -> list[Created]:
-    """Write and plan new schedules; an id that exists is answered as it is. Raises the first refusal, if any."""
+async def insert(
+    tx: Transaction, tenant_id: TenantId, wanted: Sequence[Creation], *, is_brief: bool = False
+) -> list[Created]:
+    """Write and plan new schedules; an id that exists is answered as it is. Raises the first refusal, if any.
+
+    is_brief: the answer to a new one is its id and version alone, which spares reading it again and its next fires.
+    """
     if not wanted:
         return []
     await tenants.reserve_schedules(tx, tenant_id, len(wanted))
@@ -56,39 +61,46 @@ async def insert(tx: Transaction, tenant_id: TenantId, wanted: Sequence[Creation
         for key, rhythm in rhythms.items()
     ]
     await plan_passed(tx, passed, instant)
-    stored = await schedules.get_many(tx, tenant_id, [one.schedule_id for one in wanted])
+    shown = [one.schedule_id for one in wanted if not (is_brief and one.schedule_id in added)]
+    stored = await schedules.get_many(tx, tenant_id, shown) if shown else []
     by_id: dict[UUID, Schedule] = {schedule.schedule_id: schedule for schedule in stored}
-    return [_created(by_id, one, rhythms.get(one.schedule_id), instant.now) for one in wanted]
+    return [
+        Created(document={"id": str(one.schedule_id), "version": 1})
+        if is_brief and one.schedule_id in added
+        else _created(by_id, one, rhythms.get(one.schedule_id), instant.now)
+        for one in wanted
+    ]
 
 
 async def _add(
     tx: Transaction, tenant_id: TenantId, wanted: Sequence[Creation], placed: Mapping[UUID, Place]
 ) -> set[UUID]:
     """Write them, those of one actor together, with their entries in the audit trail; the ids that are new."""
-    by_actor: dict[Actor, list[Creation]] = {}
+    by_actor: dict[tuple[str, str | None], list[Creation]] = {}
     for one in wanted:
-        by_actor.setdefault(one.actor, []).append(one)
+        # Not by actor as such: every request is an actor of its own, and would be a statement of its own.
+        by_actor.setdefault((actor_text(one.actor), one.actor.reason), []).append(one)
     added: set[UUID] = set()
-    for actor, group in by_actor.items():
+    for (actor, reason), group in by_actor.items():
         rows = [
             NewSchedule(schedule_id=one.schedule_id, definition=one.definition, place=placed[one.schedule_id])
             for one in group
         ]
-        new = await schedules.insert_many(tx, tenant_id, rows, actor=actor_text(actor), reason=actor.reason)
-        changes = [
-            Change(
-                tenant_id=tenant_id,
-                action="schedule.create",
-                object_kind="schedule",
-                object_id=str(one.schedule_id),
-                after={"version": 1, "name": one.definition.name},
-            )
-            for one in group
-            if one.schedule_id in new
-        ]
-        await audit_trail.record_many(tx, actor, changes)
-        added |= new
+        added |= await schedules.insert_many(tx, tenant_id, rows, actor=actor, reason=reason)
+    await audit_trail.record_each(
+        tx, [(one.actor, _entry(tenant_id, one)) for one in wanted if one.schedule_id in added]
+    )
     return added
+
+
+def _entry(tenant_id: TenantId, one: Creation) -> Change:
+    return Change(
+        tenant_id=tenant_id,
+        action="schedule.create",
+        object_kind="schedule",
+        object_id=str(one.schedule_id),
+        after={"version": 1, "name": one.definition.name},
+    )
 
 
 def _created(by_id: Mapping[UUID, Schedule], one: Creation, rhythm: Rhythm | None, now: datetime) -> Created:

@@ -45,11 +45,13 @@ async def create_schedules(
     *,
     idempotency: Sequence[IdempotencyKey | None] | None = None,
     schedule_ids: Sequence[ScheduleId | None] | None = None,
+    is_brief: bool = False,
 ) -> list[Created]:
     """Create schedules in one transaction: each has its answer, or the first refusal is raised and none is made.
 
     One whose Idempotency-Key was used before gets the first answer; a chosen id that exists is answered as it is. No
     key may be in it twice. Raises ValidationFailed, Conflict (a key used for something else) or QuotaExceeded.
+    is_brief: the answer to a new one is its id and version alone.
     """
     keys = list(idempotency or [None] * len(definitions))
     ids = [one or new_schedule_id() for one in schedule_ids or [None] * len(definitions)]
@@ -63,9 +65,8 @@ async def create_schedules(
         await limit_waits(tx)
         known = await known_answers(tx, tenant_id, [key for key in keys if key is not None])
         answers = [None if key is None else known.get(key.key) for key in keys]
-        made = iter(await creates.insert(
-            tx, tenant_id, [one for one, answer in zip(wanted, answers, strict=True) if answer is None]
-        ))  # fmt: skip
+        unknown = [one for one, answer in zip(wanted, answers, strict=True) if answer is None]
+        made = iter(await creates.insert(tx, tenant_id, unknown, is_brief=is_brief))
         new = {n: next(made) for n, answer in enumerate(answers) if answer is None}
         await keep_answers(
             tx, tenant_id, {key.key: new[n] for n, key in enumerate(keys) if key is not None and n in new}

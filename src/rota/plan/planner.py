@@ -15,7 +15,7 @@ the fence. What was due while nobody planned goes through the misfire policies f
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from rota.base import telemetry
@@ -205,6 +205,7 @@ class Planner(Service):
         if not leases:
             return [], Recovered()
         shards = [lease.shard for lease in leases]
+        window = await self._with_new_cadences(tx, window)
         await failpoint("plan.before_insert")
         if window.late is not None:
             recovered = await self._recovery.recover(tx, shards, window.late, window.cadence_ids)
@@ -217,6 +218,24 @@ class Planner(Service):
         if await tx.execute(_QUERIES["cursor_advance"], *fence) != len(leases):
             raise _ShardLost
         return list(leases), recovered
+
+    async def _with_new_cadences(self, tx: Transaction, window: Window) -> Window:
+        """The window with what was created after its fires were computed and before the locks were had.
+
+        Whoever creates a schedule plans it up to the cursor alone, so behind the cursor it has to be found here.
+        """
+        known = window.cadence_ids
+        rows = await tx.fetch(_QUERIES["cadence_due_more"], window.through, known)
+        new = [row["cadence_id"] for row in rows]
+        if not new:
+            return window
+        await self._timings.learn(new)
+        pairs = list(window.pairs)
+        if window.late is None:
+            for cadence_id in new:
+                fires = await self._timings.fires(cadence_id, window.after, window.through)
+                pairs += [(cadence_id, fire) for fire in fires]
+        return replace(window, cadence_ids=[*known, *new], pairs=pairs)
 
     async def _still_at(self, tx: Transaction, leases: Sequence[ShardLease], after: datetime) -> set[Shard]:
         """Those whose cursor, read under the lock, is where the window begins."""

@@ -9,6 +9,11 @@ WHERE h.owner = $1::text;
 SELECT cadence_id, next_fire_at FROM cadences
 WHERE next_fire_at <= $1::timestamptz AND set_aside IS NULL ORDER BY cadence_id;
 
+-- name: cadence_due_more (through, known)
+-- Asked again under the shard locks: a cadence whose first schedule was created since the fires were computed.
+SELECT cadence_id FROM cadences
+WHERE next_fire_at <= $1::timestamptz AND set_aside IS NULL AND cadence_id <> ALL ($2::bigint[]);
+
 -- name: cadence_learn (cadence_ids)
 SELECT cadence_id, timing FROM cadences WHERE cadence_id = ANY ($1::bigint[]) AND set_aside IS NULL;
 

@@ -7,19 +7,18 @@ Either way, an occurrence whose nominal time came before the pause, and which wa
 when it began, runs once: a pause that is resumed in time neither loses nor doubles it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
-from uuid import UUID
 
 from rota.base.db import Transaction, load_queries
-from rota.base.model import CadenceId, MisfirePolicy
-from rota.calendar import TimingError
-from rota.catalog import cadences, policies
+from rota.base.model import MisfirePolicy
+from rota.catalog import policies
 from rota.catalog.schedules import Schedule, StateChange
 from rota.plan import occurrences
-from rota.plan.decide import Missed, Once, Rhythm, missed_between
+from rota.plan.decide import Missed, Rhythm, missed_between
+from rota.plan.lagging import stored_rhythms
 from rota.plan.occurrences import Paused, Put
 from rota.plan.passed import Instant, Passed
 
@@ -55,7 +54,7 @@ async def resumptions(
     pauses = {row["schedule_id"]: _Pause(paused_at=row["paused_at"], timed_at=row["timed_at"]) for row in rows}
     same = {key: pause.paused_at for key, pause in pauses.items() if pause.timed_at is None}
     before = await occurrences.paused_occurrences(tx, same)
-    rhythms = await _rhythms(tx, paused)
+    rhythms = await stored_rhythms(tx, paused)
     misfires = {key: policy.misfire for key, policy in (await policies.get_policies(
         tx, {one.policy_id for one in paused})).items()}  # fmt: skip
     return [
@@ -110,19 +109,3 @@ def _resumption(
         ],
         missed=missed,
     )
-
-
-async def _rhythms(tx: Transaction, paused: Sequence[Schedule]) -> Mapping[UUID, Rhythm]:
-    found: dict[UUID, Rhythm] = {}
-    timings: dict[CadenceId, Rhythm] = {}
-    for cadence_id in {one.cadence_id for one in paused if one.cadence_id is not None}:
-        try:
-            timings |= {key: cadence.timing for key, cadence in (await cadences.get_cadences(tx, [cadence_id])).items()}
-        except TimingError:
-            continue  # it is set aside by the planner, which says why; the schedule is resumed all the same
-    for one in paused:
-        if one.fire_at is not None:
-            found[one.schedule_id] = Once(one.fire_at)
-        elif one.cadence_id in timings:
-            found[one.schedule_id] = timings[one.cadence_id]
-    return found

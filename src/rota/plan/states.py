@@ -21,6 +21,7 @@ from rota.catalog.audit_trail import Change
 from rota.catalog.fields import format_instant
 from rota.catalog.schedules import Schedule, StateChange
 from rota.plan import occurrences
+from rota.plan.lagging import miss_unplanned
 from rota.plan.opening import committed, open_many, open_one, refuse_ended
 from rota.plan.passed import Instant, plan_passed
 from rota.plan.resuming import MissedChoice, resumptions
@@ -95,9 +96,10 @@ async def cancel_schedule(
     """End it for good; its history stays. Not even a retry starts any more; what runs is asked to stop on demand."""
 
     async def work(tx: Transaction) -> Schedule:
-        current, _ = await open_one(tx, tenant_id, schedule_id, expected_version)
+        current, instant = await open_one(tx, tenant_id, schedule_id, expected_version)
         if current.state is not ScheduleState.CANCELLED:
             change = _same_times(current)
+            await miss_unplanned(tx, [current], instant, "schedule_cancelled")
             await schedules.change_state(
                 tx,
                 tenant_id,
@@ -160,6 +162,7 @@ async def _pause(
         fault = FieldError(field="until", message="must be later than now", value=format_instant(until))
         raise ValidationFailed((fault,))
     ids = [one.schedule_id for one in current]
+    await miss_unplanned(tx, current, instant, "paused")
     await schedules.change_state(
         tx,
         tenant_id,

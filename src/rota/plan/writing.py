@@ -7,7 +7,7 @@ from uuid import UUID
 
 from rota.base.db import Transaction
 from rota.base.errors import ValidationFailed
-from rota.base.model import Actor, ScheduleState, TenantId
+from rota.base.model import Actor, ScheduleState, TenantId, shard_of
 from rota.catalog import audit_trail, schedules
 from rota.catalog.audit_trail import Change
 from rota.catalog.definition import Definition
@@ -15,6 +15,7 @@ from rota.catalog.places import Shared, place_many
 from rota.catalog.schedules import Place, Replacement, Schedule
 from rota.plan import occurrences
 from rota.plan.decide import Once, Rhythm
+from rota.plan.lagging import miss_unplanned
 from rota.plan.passed import Instant, Passed, plan_passed
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -58,7 +59,8 @@ async def rewrite(
 ) -> list[Schedule]:
     """Write the new versions. The schedules are locked and so are their shards. ValidationFailed if one never runs."""
     ids = [one.current.schedule_id for one in rewrites]
-    places = await _places(tx, rewrites, instant.now)
+    places = await _places(tx, rewrites, instant)
+    await miss_unplanned(tx, [one.current for one in rewrites if not one.keeps_timing], instant, "superseded")
     replacements = [
         Replacement(
             schedule_id=one.current.schedule_id,
@@ -93,9 +95,9 @@ def actor_text(actor: Actor) -> str:
     return f"{actor.kind}:{actor.id}"
 
 
-async def _places(tx: Transaction, rewrites: Sequence[Rewrite], now: datetime) -> dict[UUID, Place]:
+async def _places(tx: Transaction, rewrites: Sequence[Rewrite], instant: Instant) -> dict[UUID, Place]:
     changed = [one for one in rewrites if not one.keeps_timing]
-    placed = place_many([one.definition for one in changed], [one.shared for one in changed], now)
+    placed = place_many([one.definition for one in changed], [one.shared for one in changed], instant.now)
     places: dict[UUID, Place] = {}
     for one, place in zip(changed, placed, strict=True):
         if isinstance(place, ValidationFailed):
@@ -104,15 +106,19 @@ async def _places(tx: Transaction, rewrites: Sequence[Rewrite], now: datetime) -
     kept = [one for one in rewrites if one.keeps_timing]
     lowest = await occurrences.lowest_unstarted(tx, [one.current.schedule_id for one in kept]) if kept else {}
     for one in kept:
-        places[one.current.schedule_id] = _kept_place(one, lowest, now)
+        places[one.current.schedule_id] = _kept_place(one, lowest, instant)
     return places
 
 
-def _kept_place(one: Rewrite, lowest: Mapping[UUID, datetime], now: datetime) -> Place:
-    """As before, from now on; or from the earliest instant that is still to run, which the new version takes over."""
+def _kept_place(one: Rewrite, lowest: Mapping[UUID, datetime], instant: Instant) -> Place:
+    """As before, from now on; or from the earliest instant that is still to run, which the new version takes over.
+
+    Where no planner has been for a while, the new version begins where the shard is planned to.
+    """
     current = one.current
     is_paused = current.state is ScheduleState.PAUSED
-    active_from = current.active_from if is_paused else max(now, current.active_from)
+    begins = min(instant.now, instant.through[shard_of(current.schedule_id)])
+    active_from = current.active_from if is_paused else max(begins, current.active_from)
     if current.schedule_id in lowest:
         active_from = min(active_from, lowest[current.schedule_id] - _MICROSECOND)
     return replace(current.place, lane_id=one.shared.lane_id, policy_id=one.shared.policy_id, active_from=active_from)
