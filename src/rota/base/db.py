@@ -1,7 +1,7 @@
 """The one file that imports the driver: pool, transactions, named statements, and what to do when a link dies.
 
 Pooled connections hold no state (no SET, LISTEN or session lock outlives a transaction), so they are not reset when
-they come back, and transaction-level poolers may stand in between. A connection that is read-only or broken is thrown away.
+they come back, and transaction-level poolers may stand in between. A read-only or broken connection is thrown away.
 JSON columns come and go as text (see `rota.base.json`).
 """
 

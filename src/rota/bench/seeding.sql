@@ -54,12 +54,21 @@ SELECT shard, schedule_id, date_trunc('second', now()), 1, tenant_id, lane_id,
     now() + $2::double precision * interval '1 s', now()
 FROM schedules ORDER BY shard, schedule_id LIMIT $1::bigint;
 
--- name: bench_bare_insert (shards, fire_at)
+-- name: bench_bare_insert (shards, fire_at, cadence_id)
 -- The bare equivalent of planning: the same rows into the same table, with nothing decided.
 INSERT INTO occurrences (shard, schedule_id, scheduled_for, version, tenant_id, lane_id, available_at, planned_at)
 SELECT shard, schedule_id, $2::timestamptz, version, tenant_id, lane_id, $2::timestamptz, now()
-FROM schedules WHERE shard = ANY ($1::smallint[]) AND state = 'active' AND cadence_id IS NOT NULL
+FROM schedules
+WHERE shard = ANY ($1::smallint[]) AND cadence_id = $3::bigint AND state = 'active' AND cadence_id IS NOT NULL
 ON CONFLICT DO NOTHING;
+
+-- name: bench_first_cadence
+SELECT min(cadence_id) FROM cadences;
+
+-- name: bench_queue_seen (at)
+-- What an observer of the queue sees: rows that can be claimed at the moment its look begins, and when that was.
+SELECT count(*) AS n, extract(epoch FROM statement_timestamp() - $1::timestamptz)::double precision AS lag_s
+FROM occurrences WHERE lease_until IS NULL AND available_at <= statement_timestamp();
 
 -- name: bench_count_pending
 SELECT count(*) FROM occurrences;

@@ -320,5 +320,5 @@ _COLUMNS = itemgetter(
 
 def lease_of(row: Row, policy: Policy) -> Lease:
     """The lease of a claimed row."""
-    values: tuple[Any, ...] = _COLUMNS(row)
-    return Lease(*values, policy)
+    values: tuple[Any, ...] = (*_COLUMNS(row), policy)
+    return Lease(*values)
