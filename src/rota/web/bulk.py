@@ -75,7 +75,7 @@ class _Work:
                 results.append(None)
             except (Problem, RotaError) as error:
                 results.append(refused(line.number, problem_of(error)))
-        made = iter(await write(self._shared.db, self._tenant_id, wishes) if wishes else [])
+        made = iter(await write(self._shared.db, self._tenant_id, wishes, is_brief=True) if wishes else [])
         return [
             self._result(line.number, next(made)) if result is None else result
             for line, result in zip(lines, results, strict=True)

@@ -20,7 +20,7 @@ from rota.web import occurrences, schedules
 from rota.web.auth import allow
 from rota.web.problems import Problem, problem_of
 from rota.web.state import AppState
-from rota.web.wire import ReasonBody
+from rota.web.wire import PauseBody, ReasonBody, ResumeBody
 
 router = APIRouter(include_in_schema=False)
 COOKIE = "rota_key"
@@ -97,10 +97,10 @@ async def schedule_act(request: Request, schedule_id: str, verb: str) -> Respons
     principal, parts = await _visitor(request, Scope.WRITE)
     match verb:
         case "pause":
-            pause = schedules.PauseBody(reason=reason)
+            pause = PauseBody(reason=reason)
             await schedules.pause_schedule(schedule_id, request, principal, parts, body=pause)
         case "resume":
-            resume = schedules.ResumeBody(reason=reason)
+            resume = ResumeBody(reason=reason)
             await schedules.resume_schedule(schedule_id, request, principal, parts, body=resume)
         case "run":
             await schedules.run_schedule(schedule_id, request, principal, parts, body=ReasonBody(reason=reason))

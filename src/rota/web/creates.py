@@ -34,10 +34,13 @@ class Wish:
     schedule_id: ScheduleId | None = None
 
 
-async def write(db: Database, tenant_id: TenantId, wishes: Sequence[Wish]) -> list[Created | RotaError]:
+async def write(
+    db: Database, tenant_id: TenantId, wishes: Sequence[Wish], *, is_brief: bool = False
+) -> list[Created | RotaError]:
     """Carry out the wishes of a tenant, together where that works, and answer each in order.
 
-    A wish that is refused for its own sake is found by halving: the others are written all the same.
+    A wish that is refused for its own sake is found by halving: the others are written all the same. `is_brief`: what is
+    new is answered with its id and version alone.
     """
     try:
         made = await edits.create_schedules(
@@ -47,13 +50,15 @@ async def write(db: Database, tenant_id: TenantId, wishes: Sequence[Wish]) -> li
             [wish.actor for wish in wishes],
             idempotency=[wish.idempotency for wish in wishes],
             schedule_ids=[wish.schedule_id for wish in wishes],
+            is_brief=is_brief,
         )
         return list(made)
     except _OWN_REFUSALS as error:
         if len(wishes) == 1:
             return [error]
         half = len(wishes) // 2
-        return [*await write(db, tenant_id, wishes[:half]), *await write(db, tenant_id, wishes[half:])]
+        first = await write(db, tenant_id, wishes[:half], is_brief=is_brief)
+        return [*first, *await write(db, tenant_id, wishes[half:], is_brief=is_brief)]
 
 
 class _Group:
