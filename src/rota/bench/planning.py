@@ -112,7 +112,7 @@ async def _measure(
             n_bare += await db.execute(SEED["bench_bare_insert"], list(range(first, first + 64)), at, cadence)
         bare.append(n_bare / (time.perf_counter() - started))
         tell(f"window {day + 1} of 3: {planned[-1]:,.0f}/s, bare {bare[-1]:,.0f}/s")
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"what": "occurrences a window", "value": n_planned},
         {"what": "expected a window", "value": share},
         {"what": "planned/s", "value": [round(rate) for rate in planned]},
@@ -124,8 +124,8 @@ async def _measure(
 async def hour(*, count: int = 500_000, dsn: str | None = None, tell: Tell) -> Result:
     """`count` strict schedules due at one instant: cold (planned after it) and warm (the horizon had passed it).
 
-    An independent observer, on a connection of its own, counts the rows that could be claimed; a row is in the queue when
-    a look that sees it begins. Reported is the 99th percentile of that minus the instant.
+    An independent observer, on a connection of its own, counts the rows that could be claimed; a row is in the queue
+    when a look that sees it begins. Reported is the 99th percentile of that minus the instant.
     """
     async with ground(dsn, pool=6) as db:
         await seed_schedules(db, count, timings=[{"cron": "* * * * *"}], tell=tell)

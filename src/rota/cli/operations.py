@@ -1,14 +1,24 @@
 """`rota audit`, `rota capacity`, `rota bench`: proof, planning ahead, measuring."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rota.base.db import Database
 from rota.bench.capacity import Load, as_table, capacity, parse_count
 from rota.bench.capacity import as_json as capacity_json
-from rota.cli.output import EXIT_NO, EXIT_USAGE, JSON_OPTION, fail, print_document, print_json, print_rows, stdout
+from rota.cli.output import (
+    EXIT_NO,
+    EXIT_USAGE,
+    JSON_OPTION,
+    fail,
+    print_document,
+    print_json,
+    print_rows,
+    stderr,
+    stdout,
+)
 from rota.cli.progress import progress
 from rota.sweep.report import Report
 
@@ -115,3 +125,38 @@ def capacity_(
     rows = [{"what": what, "value": value, "why": why} for what, value, why in as_table(plan)]
     print_rows(rows, ("what", "value", "why"), as_json=False)
     stdout.print("Rates are those in docs/performance.md; measure your own machine with `rota bench`.")
+
+
+@app.command("bench")
+def bench(
+    scenario: Annotated[str, typer.Argument(help="lifecycle, plan, growth, hour, bloat, api, start or time.")],
+    count: Annotated[str | None, typer.Option(help="Occurrences, such as 200k.")] = None,
+    schedules: Annotated[str | None, typer.Option(help="Schedules, such as 20M.")] = None,
+    database_url: Annotated[str | None, typer.Option(help="An empty database; default: an embedded one.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure on this machine; the last line with --json is one JSON object. Exit code 1 if the target is missed."""
+    from rota.bench import scenarios
+    from rota.cli.serve import run
+
+    options: dict[str, Any] = {"dsn": database_url} if database_url else {}
+    try:
+        options |= {"count": int(parse_count(count))} if count else {}
+        options |= {"schedules": int(parse_count(schedules))} if schedules else {}
+        result = run(scenarios.run(scenario, options, tell=_tell))
+    except ValueError as error:
+        fail(str(error), code=EXIT_USAGE)
+    document = result.document()
+    if as_json:
+        print_json(document)
+    else:
+        print_rows(result.rows, tuple(result.rows[0]) if result.rows else (), as_json=False)
+        head = {name: document[name] for name in ("scenario", "rate", "reference", "ratio", "target", "met")}
+        print_document(head, as_json=False)
+        print_document({**document["settings"], **document["machine"]}, as_json=False)
+    if not result.met:
+        raise typer.Exit(EXIT_NO)
+
+
+def _tell(text: str) -> None:
+    stderr.print(text, markup=False, highlight=False)
