@@ -39,8 +39,8 @@ async def write(
 ) -> list[Created | RotaError]:
     """Carry out the wishes of a tenant, together where that works, and answer each in order.
 
-    A wish that is refused for its own sake is found by halving: the others are written all the same. `is_brief`: what is
-    new is answered with its id and version alone.
+    A wish that is refused for its own sake is found by halving: the others are written all the same. `is_brief`: what
+    is new is answered with its id and version alone.
     """
     try:
         made = await edits.create_schedules(

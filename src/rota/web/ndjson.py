@@ -6,6 +6,7 @@ the body bounds them.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from rota.web.problems import Problem, problem_of
 
 MEDIA_TYPE = "application/x-ndjson"
 MAX_BATCH = 2000
+MAX_AT_ONCE = 2
 MAX_WAITING = 3 * MAX_BATCH
 
 
@@ -75,22 +77,33 @@ class Exchange(Response):
             await results.put(None)
 
     async def _do(self, lines: asyncio.Queue[Line | None], results: asyncio.Queue[bytes | None]) -> None:
-        """Take what is there, at most a batch of it: batches grow by themselves while the database is busy."""
+        """Take what is there, at most a batch of it: batches grow by themselves while the database is busy.
+
+        `MAX_AT_ONCE` batches are worked on at a time; their results go out in the order of the lines.
+        """
         is_open = True
-        while is_open:
-            taken = [await lines.get()]
-            while len(taken) < MAX_BATCH and not lines.empty():
-                taken.append(lines.get_nowait())
-            is_open = taken[-1] is not None
-            batch = [line for line in taken if line is not None and line.text]
-            if batch:
-                await results.put(b"".join(await self._result(batch)))
-            for _ in taken:
-                lines.task_done()
+        at_work: deque[tuple[int, asyncio.Task[Sequence[bytes]]]] = deque()
+        try:
+            while is_open or at_work:
+                if is_open and len(at_work) < MAX_AT_ONCE and not (at_work and lines.empty()):
+                    taken = [await lines.get()]
+                    while len(taken) < MAX_BATCH and not lines.empty():
+                        taken.append(lines.get_nowait())
+                    is_open = taken[-1] is not None
+                    batch = [line for line in taken if line is not None and line.text]
+                    at_work.append((len(taken), asyncio.create_task(self._result(batch), name="bulk-batch")))
+                    continue
+                n_taken, work = at_work.popleft()
+                await results.put(b"".join(await work))
+                for _ in range(n_taken):
+                    lines.task_done()
+        finally:
+            for _, work in at_work:
+                work.cancel()
 
     async def _result(self, batch: Sequence[Line]) -> Sequence[bytes]:
         try:
-            return await self._work(batch)
+            return await self._work(batch) if batch else ()
         except Exception as error:  # noqa: BLE001 - the status is sent already: each line tells what went wrong
             problem = problem_of(error)
             return [self._failure(line.number, problem) for line in batch]
