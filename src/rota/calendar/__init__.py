@@ -1,7 +1,7 @@
 """1 WHEN: which instants a rule means. Pure: no clock, no store, no network; zone data from the tzdata package alone.
 
-`Timing.parse` reads what a tenant wrote, `next_after` and `fires` answer in aware UTC. Previews, planning and the audit call the
-same functions, so they cannot disagree.
+`Timing.parse` reads what a tenant wrote, `next_after` and `fires` answer in aware UTC. Previews, planning and the
+audit call the same functions, so they cannot disagree.
 """
 
 from rota.calendar.batch import run_batch

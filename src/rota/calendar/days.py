@@ -19,8 +19,8 @@ Draw = Callable[[int], int] | None
 class DayForms:
     """What the day fields of a dialect allow beyond plain items.
 
-    `month_specials`: L, LW, nW. `before_last`: L-n and L-nW. `week_specials`: d#k, dL; `in_lists`: these may stand beside
-    plain items. `alone_last`: L alone is Saturday. `to_sunday0`: a weekday number as 0 = Sunday.
+    `month_specials`: L, LW, nW. `before_last`: L-n and L-nW. `week_specials`: d#k, dL; `in_lists`: these may stand
+    beside plain items. `alone_last`: L alone is Saturday. `to_sunday0`: a weekday number as 0 = Sunday.
     """
 
     month_specials: bool = True

@@ -1,19 +1,34 @@
 """A timing in plain words."""
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Final
 
+from rota.calendar.core import TimingCore
 from rota.calendar.durations import format_duration
 from rota.calendar.instants import write_instant
+from rota.calendar.preview import GAP_SKIPPED, preview
 from rota.calendar.rule import CronRule
-from rota.calendar.timing import Timing
 
 _WEEKDAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-_MONTHS: Final = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
+_MONTHS: Final = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 _MAX_TIMES: Final = 4
 
 
-def describe(timing: Timing) -> str:
+def describe(timing: TimingCore) -> str:
     """For example `every weekday at 09:00 in America/New_York`."""
     match timing.kind:
         case "every":
@@ -34,16 +49,14 @@ def describe(timing: Timing) -> str:
     return f"{text}; not on {lost}" if lost else text
 
 
-def _next_lost(timing: Timing) -> str:
-    from rota.calendar.preview import GAP_SKIPPED, preview
-
+def _next_lost(timing: TimingCore) -> str:
     if timing.kind not in ("cron", "interval") or timing.walk is None:
         return ""
     lost = [fire for fire in preview(timing, datetime.now(UTC), 1) if GAP_SKIPPED in fire.marks]
     return f"{lost[0].wall[:10]}, when the clock jumps over {lost[0].wall[11:16]}" if lost else ""
 
 
-def _interval(timing: Timing) -> str:
+def _interval(timing: TimingCore) -> str:
     unit, n = next(iter(timing.document["every"].items()))
     each = f"every {unit[:-1]}" if n == 1 else f"every {n} {unit}"
     return f"{each} at {timing.document['at'][:5]} in {timing.time_zone}, counted from {timing.document['anchor']}"
@@ -62,7 +75,7 @@ def _times(rule: CronRule) -> str:
 def _numbers(values: tuple[int, ...], full: int) -> str:
     if len(values) == full:
         return "every"
-    steps = {later - earlier for earlier, later in zip(values, values[1:], strict=False)}
+    steps = {later - earlier for earlier, later in pairwise(values)}
     if len(values) > 3 and len(steps) == 1:
         return f"{values[0]}-{values[-1]} in steps of {steps.pop()}"
     return ", ".join(str(value) for value in values)

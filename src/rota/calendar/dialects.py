@@ -88,7 +88,8 @@ _JENKINS_DAYS = DayForms(month_specials=False, week_specials=False)
 
 
 def compile_cron(text: str, dialect: Dialect, *, hash_key: str | None = None, hash_name: str = "jenkins") -> CronRule:
-    """Compile an expression. Raises TimingError with field, item and reason. A date that never comes is not an error here."""
+    """Compile an expression. Raises TimingError with field, item and reason. A date that never comes is not an error
+    here."""
     if dialect is Dialect.JENKINS_H:
         return _jenkins(text, draws(hash_name, hash_key) if hash_key is not None or hash_name != "jenkins" else None)
     return _compile(text, dialect)

@@ -7,8 +7,8 @@ from typing import Final
 
 from rota.calendar.errors import TimingError
 
-_SECONDS: Final = {
-    "ms": Decimal("0.001"),
+_SECONDS: Final[dict[str, str | int]] = {
+    "ms": "0.001",
     "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
     "m": 60, "min": 60, "mins": 60, "minute": 60, "minutes": 60,
     "h": 3600, "hour": 3600, "hours": 3600,
@@ -55,7 +55,7 @@ def _parts(text: str) -> Decimal | None:
         unit = _SECONDS.get(found[2])
         if unit is None or text[end : found.start()].strip():
             return None
-        total += Decimal(found[1]) * unit
+        total += Decimal(found[1]) * Decimal(unit)
         end = found.end()
     if end == 0:
         return Decimal(text) if re.fullmatch(r"[0-9]{1,12}", text) else None

@@ -20,7 +20,8 @@ class Exclusions:
 
     @classmethod
     def parse(cls, days: Sequence[object], *, field: str = "exclusions") -> "Exclusions":
-        """Read `["2026-12-25", {"from": "2026-12-24", "to": "2027-01-02"}]`. Raises TimingError with the entry's path."""
+        """Read `["2026-12-25", {"from": "2026-12-24", "to": "2027-01-02"}]`. Raises TimingError with the entry's
+        path."""
         if isinstance(days, (str, bytes)) or not isinstance(days, Sequence):
             raise TimingError("expected a list of days", field=field, code="bad_exclusions")
         if len(days) > MAX_ENTRIES:
@@ -65,9 +66,8 @@ def _entry(entry: object, field: str) -> tuple[int, int]:
 
 def _day(value: object, field: str) -> int:
     try:
-        if not isinstance(value, str) or len(value) != 10:
-            raise ValueError
-        return date.fromisoformat(value).toordinal() - _EPOCH_DAY
+        text = value if isinstance(value, str) and len(value) == 10 else ""
+        return date.fromisoformat(text).toordinal() - _EPOCH_DAY
     except ValueError:
         raise TimingError(
             f"{value!r} is not a day"[:80], field=field, code="bad_exclusions", hint="2026-12-25"

@@ -8,9 +8,14 @@ from typing import Final, NoReturn
 from rota.calendar.errors import TimingError
 
 MONTHS: Final[Mapping[str, int]] = {
-    name: n for n, name in enumerate(["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"], start=1)
+    name: n
+    for n, name in enumerate(
+        ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"], start=1
+    )
 }
-WEEKDAYS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"])}
+WEEKDAYS: Final[Mapping[str, int]] = {
+    name: n for n, name in enumerate(["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"])
+}
 MAX_LENGTH: Final = 256
 
 _NUMBER = re.compile(r"[0-9]{1,4}")
@@ -120,7 +125,7 @@ def _range(first: int, last: int, step: int, form: FieldForm, item: str) -> list
         refuse(form, item, "the range runs backwards", hint="write it as two ranges")
     low = form.low if form.wrap_low is None else form.wrap_low
     high = form.high if form.wrap_high is None else form.wrap_high
-    around = [value for value in range(first, high + 1)] + [value for value in range(low, last + 1)]
+    around = [*range(first, high + 1), *range(low, last + 1)]
     if first > high:
         around = list(range(low, last + 1))
     return around[::step]

@@ -1,6 +1,7 @@
 """Where the `H` of an expression falls: a draw of numbers that is the same in every process and release.
 
-The default is the one of Jenkins (hudson.scheduler.Hash): java.util.Random seeded with the MD5 of the key folded to 64 bits.
+The default is the one of Jenkins (hudson.scheduler.Hash): java.util.Random, seeded with the MD5 of the key folded to
+64 bits.
 """
 
 import hashlib

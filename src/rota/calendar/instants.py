@@ -22,12 +22,12 @@ def read_instant(text: object, *, field: str) -> datetime:
             offset = timedelta(0)
             if found[8] not in "Zz":
                 hours, minutes = int(found[8][1:3]), int(found[8][4:6])
-                if hours > 23 or minutes > 59:
-                    raise ValueError
-                offset = timedelta(hours=hours, minutes=minutes) * (-1 if found[8][0] == "-" else 1)
+                offset = timedelta(hours=hours, minutes=minutes) if hours < 24 and minutes < 60 else timedelta.max
+                offset = offset * (-1 if found[8][0] == "-" else 1)
             micros = int((found[7] or ".0")[1:7].ljust(6, "0"))
             numbers = [int(found[i]) for i in range(1, 7)]
-            return datetime(*numbers, micros, tzinfo=UTC) - offset  # type: ignore[misc, arg-type]
+            year, month, day, hour, minute, second = numbers
+            return datetime(year, month, day, hour, minute, second, micros, tzinfo=UTC) - offset
         except (ValueError, OverflowError):
             pass
     raise TimingError(
@@ -45,7 +45,8 @@ def read_wall(text: str, *, field: str) -> datetime:
         try:
             micros = int((found[7] or ".0")[1:].ljust(6, "0"))
             numbers = [int(found[i] or 0) for i in range(1, 7)]
-            return datetime(*numbers, micros)  # type: ignore[misc, arg-type]  # noqa: DTZ001 - a wall time has no zone
+            year, month, day, hour, minute, second = numbers
+            return datetime(year, month, day, hour, minute, second, micros)  # noqa: DTZ001 - a wall time has no zone
         except ValueError:
             pass
     raise TimingError(

@@ -1,12 +1,12 @@
 """What a change of the clock does to a schedule: `{gap, fold, wildcards}` and the presets of other schedulers.
 
-gap: a wall time that the clock never shows. `skip`: no run. `next_valid`: one run at the first instant after the gap, however
-many wall times were lost. `shift`: each run moves on by the length of the gap.
+gap: a wall time that the clock never shows. `skip`: no run. `next_valid`: one run at the first instant after the gap,
+however many wall times were lost. `shift`: each run moves on by the length of the gap.
 fold: a wall time that the clock shows twice: `first`, `second` or `both`.
 wildcards `elapsed`: an expression whose minute or hour field begins with `*` follows real time instead (both passes).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -39,7 +39,8 @@ class Wildcards(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DstPolicy:
-    """`below_s`: the policy holds for clock changes smaller than that, larger ones are followed as they are (cronie)."""
+    """`below_s`: the policy holds for clock changes smaller than that, larger ones are followed as they are
+    (cronie)."""
 
     gap: Gap = Gap.SKIP
     fold: Fold = Fold.FIRST
@@ -78,18 +79,15 @@ def read_policy(value: object) -> DstPolicy:
         raise TimingError(
             f"unknown member {unknown[0]!r}", field="timing.dst", code="bad_dst", hint="gap, fold, wildcards"
         )
-    try:
-        kind: type[StrEnum]
-        for name, kind in (("gap", Gap), ("fold", Fold), ("wildcards", Wildcards)):
-            if name in value:
-                kind(value[name])
-    except ValueError:
-        raise _bad(f"timing.dst.{name}", value[name], list(kind)) from None
+    kinds: tuple[tuple[str, type[StrEnum]], ...] = (("gap", Gap), ("fold", Fold), ("wildcards", Wildcards))
+    for name, kind in kinds:
+        if name in value and value[name] not in list(kind):
+            raise _bad(f"timing.dst.{name}", value[name], [str(one) for one in kind])
     return DstPolicy(
         Gap(value.get("gap", "skip")), Fold(value.get("fold", "first")), Wildcards(value.get("wildcards", "elapsed"))
     )
 
 
-def _bad(field: str, value: object, known: object) -> TimingError:
-    names = ", ".join(str(name) for name in known)  # type: ignore[attr-defined]
+def _bad(field: str, value: object, known: Iterable[str]) -> TimingError:
+    names = ", ".join(known)
     return TimingError(f"{value!r} is not known", field=field, code="bad_dst", hint=f"one of {names}")

@@ -1,13 +1,14 @@
-"""The next fires of a timing with marks: what a gap, a fold or an excluded day changes. The instants are those of planning."""
+"""The next fires of a timing with marks: what a gap, a fold or an excluded day changes. The instants are those of
+planning."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from heapq import merge
 
+from rota.calendar.core import TimingCore, wall_text
 from rota.calendar.exclusions import Exclusions
 from rota.calendar.instants import EPOCH, from_seconds, to_seconds
-from rota.calendar.timing import Timing, wall_text
 from rota.calendar.walk import Pattern
 from rota.calendar.zone import Zone
 
@@ -19,7 +20,8 @@ MAX_SKIPPED = 50
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """One line of a preview. `fires` False: it is shown because a reader would expect it. `wall` is local, with offset."""
+    """One line of a preview. `fires` False: it is shown because a reader would expect it. `wall` is local, with
+    offset."""
 
     at: datetime
     wall: str
@@ -28,7 +30,7 @@ class Fire:
 
 
 def preview(
-    timing: Timing,
+    timing: TimingCore,
     after: datetime,
     n: int,
     *,
@@ -62,7 +64,7 @@ def preview(
     return shown
 
 
-def _fires(timing: Timing, plain: Timing, after: datetime) -> Iterator[Fire]:
+def _fires(timing: TimingCore, plain: TimingCore, after: datetime) -> Iterator[Fire]:
     at = plain.next_after(after)
     while at is not None:
         excluded = bool(timing.exclusions) and timing.next_after(at - timedelta(microseconds=1)) != at
@@ -71,7 +73,7 @@ def _fires(timing: Timing, plain: Timing, after: datetime) -> Iterator[Fire]:
         at = plain.next_after(at)
 
 
-def _marks(timing: Timing, at: datetime) -> tuple[str, ...]:
+def _marks(timing: TimingCore, at: datetime) -> tuple[str, ...]:
     zone, pattern = timing.zone, timing.pattern
     if zone is None or pattern is None:
         return ()
@@ -90,7 +92,7 @@ def _marks(timing: Timing, at: datetime) -> tuple[str, ...]:
     return tuple(marks)
 
 
-def _lost(timing: Timing, after: datetime) -> Iterator[Fire]:
+def _lost(timing: TimingCore, after: datetime) -> Iterator[Fire]:
     """Wall times that match but never come; only of fixed-time rules, whose reader expects each of them."""
     zone, pattern = timing.zone, timing.pattern
     if zone is None or pattern is None or timing.policy is None or timing.policy.gap != "skip" or pattern.is_wildcard:

@@ -1,4 +1,4 @@
-"""The `timing` object of a schedule, read into a Timing: the one place that knows its JSON."""
+"""The `timing` object of a schedule, read into a timing: the one place that knows its JSON."""
 
 import hashlib
 import re
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
+from rota.calendar.core import TimingCore, refuse
 from rota.calendar.dialects import Dialect, compile_cron, has_hash
 from rota.calendar.durations import format_duration, parse_duration
 from rota.calendar.errors import TimingError
@@ -14,7 +15,6 @@ from rota.calendar.instants import EPOCH, from_seconds, read_instant, read_wall,
 from rota.calendar.patterns import EveryDays, EveryMonths, OneWall
 from rota.calendar.policy import DstPolicy, Fold, Gap, Wildcards, read_policy
 from rota.calendar.rule import CronRule
-from rota.calendar.timing import Timing, refuse
 from rota.calendar.walk import Pattern, Walk
 from rota.calendar.zone import Zone, get_zone
 
@@ -33,12 +33,13 @@ _AWS_AT = re.compile(r"at\(([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2
 
 def read_timing(
     data: Mapping[str, object], *, hash_key: str, exclusions: Sequence[object] | Exclusions | None
-) -> Timing:
+) -> TimingCore:
     """See Timing.parse."""
     if not isinstance(data, Mapping):
         raise refuse("expected an object with one of cron, every, at")
     given = {str(name): value for name, value in data.items() if value is not None}
-    kinds = [kind for kind in ("cron", "every") if kind in given] or [kind for kind in ("at",) if kind in given]
+    kinds: list[str] = [kind for kind in ("cron", "every") if kind in given]
+    kinds = kinds or [kind for kind in ("at",) if kind in given]
     if len(kinds) != 1 or ("cron" in given and "at" in given):
         raise refuse(
             "needs exactly one of cron, every, at", hint='for example {"cron": "0 9 * * *", "time_zone": "UTC"}'
@@ -97,7 +98,7 @@ def _choose_dialect(given: Mapping[str, object], text: str) -> Dialect:
     return Dialect.JENKINS_H if has_hash(text) else Dialect.UNIX5
 
 
-def _read_cron(given: Mapping[str, object], hash_key: str) -> Timing:
+def _read_cron(given: Mapping[str, object], hash_key: str) -> TimingCore:
     text = _text(given, "cron")
     dialect = _choose_dialect(given, text)
     if dialect is Dialect.AWS6 and text.startswith("rate("):
@@ -118,7 +119,9 @@ def _read_cron(given: Mapping[str, object], hash_key: str) -> Timing:
         )
     resolved = resolve_hash(text, rule, hash_key) if dialect is Dialect.JENKINS_H else " ".join(text.split())
     document = {"cron": resolved, "dialect": str(dialect), "dst": policy.to_json(), "time_zone": zone.name}
-    return Timing(kind="cron", document=document, zone=zone, pattern=rule, policy=policy, walk=Walk(rule, zone, policy))
+    return TimingCore(
+        kind="cron", document=document, zone=zone, pattern=rule, policy=policy, walk=Walk(rule, zone, policy)
+    )
 
 
 def resolve_hash(text: str, rule: CronRule, hash_key: str) -> str:
@@ -139,7 +142,7 @@ def resolve_hash(text: str, rule: CronRule, hash_key: str) -> str:
     return " ".join(written)
 
 
-def _read_aws_rate(given: Mapping[str, object], text: str) -> Timing:
+def _read_aws_rate(given: Mapping[str, object], text: str) -> TimingCore:
     found = _AWS_RATE.fullmatch(text)
     if found is None or int(found[1]) < 1:
         raise refuse("expected rate(value unit)", field="timing.cron", code="bad_cron", hint="rate(5 minutes)")
@@ -147,7 +150,7 @@ def _read_aws_rate(given: Mapping[str, object], text: str) -> Timing:
     return _every(period, _anchor(given, "", period))
 
 
-def _read_aws_at(given: Mapping[str, object], text: str) -> Timing:
+def _read_aws_at(given: Mapping[str, object], text: str) -> TimingCore:
     found = _AWS_AT.fullmatch(text)
     if found is None:
         raise refuse("expected at(yyyy-mm-ddThh:mm:ss)", field="timing.cron", code="bad_cron")
@@ -156,9 +159,9 @@ def _read_aws_at(given: Mapping[str, object], text: str) -> Timing:
     )
 
 
-def _every(period: timedelta, anchor: datetime) -> Timing:
+def _every(period: timedelta, anchor: datetime) -> TimingCore:
     document = {"every": format_duration(period), "anchor": write_instant(anchor)}
-    return Timing(kind="every", document=document, period=period, anchor=anchor)
+    return TimingCore(kind="every", document=document, period=period, anchor=anchor)
 
 
 def _anchor(given: Mapping[str, object], hash_key: str, period: timedelta) -> datetime:
@@ -168,7 +171,8 @@ def _anchor(given: Mapping[str, object], hash_key: str, period: timedelta) -> da
 
 
 def default_anchor(hash_key: str, every: timedelta) -> datetime:
-    """The anchor of an interval that names none: 1970 plus a share of the interval hashed from the key, in whole seconds.
+    """The anchor of an interval that names none: 1970 plus a share of the interval hashed from the key, in whole
+    seconds.
 
     So schedules do not fall due together, and every process that knows the key finds the same instant.
     """
@@ -179,7 +183,7 @@ def default_anchor(hash_key: str, every: timedelta) -> datetime:
     return from_seconds((int.from_bytes(digest[:8], "big") & (2**63 - 1)) % seconds)
 
 
-def _read_every(given: Mapping[str, object], hash_key: str) -> Timing:
+def _read_every(given: Mapping[str, object], hash_key: str) -> TimingCore:
     calendar = _calendar_units(given["every"])
     if calendar is not None and (
         "at" in given or isinstance(given["every"], Mapping) or calendar[1] not in ("days", "weeks")
@@ -212,7 +216,7 @@ def _calendar_units(value: object) -> tuple[int, str] | None:
     return int(found[1]), found[2] + "s"
 
 
-def _read_calendar(given: Mapping[str, object], n: int, unit: str) -> Timing:
+def _read_calendar(given: Mapping[str, object], n: int, unit: str) -> TimingCore:
     zone = _zone(given)
     policy = read_policy(given.get("dst"))
     clock = _CLOCK.fullmatch(_text(given, "at", "00:00"))
@@ -235,7 +239,7 @@ def _read_calendar(given: Mapping[str, object], n: int, unit: str) -> Timing:
         "dst": policy.to_json(),
         "time_zone": zone.name,
     }
-    return Timing(
+    return TimingCore(
         kind="interval", document=document, zone=zone, pattern=pattern, policy=policy, walk=Walk(pattern, zone, policy)
     )
 
@@ -243,20 +247,18 @@ def _read_calendar(given: Mapping[str, object], n: int, unit: str) -> Timing:
 def _anchor_date(given: Mapping[str, object]) -> date:
     value = given.get("anchor", "1970-01-01")
     try:
-        if not isinstance(value, str):
-            raise ValueError
-        return date.fromisoformat(value[:10])
+        return date.fromisoformat(value[:10] if isinstance(value, str) else "")
     except ValueError:
         raise refuse(f"{value!r} is not a date"[:80], field="timing.anchor", hint="write 2026-09-15") from None
 
 
-def _read_at(given: Mapping[str, object], field: str = "timing.at") -> Timing:
+def _read_at(given: Mapping[str, object], field: str = "timing.at") -> TimingCore:
     text = _text(given, "at")
     zone = _zone(given)
     policy = read_policy(given.get("dst"))
     if re.search(r"([Zz]|[+-][0-9]{2}:[0-9]{2})$", text):
         at = read_instant(text, field=field)
-        return Timing(kind="at", document={"at": write_instant(at), "time_zone": zone.name}, zone=zone, at=at)
+        return TimingCore(kind="at", document={"at": write_instant(at), "time_zone": zone.name}, zone=zone, at=at)
     wall = read_wall(text, field=field)
     seconds = to_seconds(wall.replace(tzinfo=UTC))
     single = DstPolicy(policy.gap, Fold.SECOND if policy.fold is Fold.SECOND else Fold.FIRST, Wildcards.WALL)
@@ -269,7 +271,7 @@ def _read_at(given: Mapping[str, object], field: str = "timing.at") -> Timing:
             hint='choose another time, or "dst": {"gap": "next_valid"} for the first instant after the jump',
         )
     at = from_seconds(found) + timedelta(microseconds=wall.microsecond)
-    return Timing(kind="at", document={"at": write_instant(at), "time_zone": zone.name}, zone=zone, at=at)
+    return TimingCore(kind="at", document={"at": write_instant(at), "time_zone": zone.name}, zone=zone, at=at)
 
 
 __all__ = ["Gap", "TimingError", "default_anchor", "read_timing"]

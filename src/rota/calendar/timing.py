@@ -8,178 +8,44 @@
 Fires are whole seconds, but for `at`, which keeps its microseconds. Instants are aware UTC in and out.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Self
 
-from rota.calendar.errors import TimingError
+from rota.calendar.core import TimingCore
+from rota.calendar.describe import describe
 from rota.calendar.exclusions import Exclusions
-from rota.calendar.instants import EPOCH, from_seconds, to_seconds, write_instant
-from rota.calendar.policy import DstPolicy
-from rota.calendar.walk import Pattern, Walk
-from rota.calendar.zone import Zone
-
-_MICROSECOND: Final = timedelta(microseconds=1)
-_SECOND: Final = timedelta(seconds=1)
+from rota.calendar.preview import Fire, preview
+from rota.calendar.reading import read_timing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """A rule of instants. Build it with `Timing.parse` (from what a tenant wrote) or `Timing.from_json` (from the store).
-
-    `document` is the canonical JSON; equal timings have equal `key()`.
-    """
-
-    kind: str
-    document: Mapping[str, Any]
-    zone: Zone | None = None
-    pattern: Pattern | None = None
-    policy: DstPolicy | None = None
-    walk: Walk | None = None
-    period: timedelta | None = None
-    anchor: datetime | None = None
-    at: datetime | None = None
-    exclusions: Exclusions = Exclusions()
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Timing(TimingCore):
+    """A rule of instants: `Timing.parse` reads what a tenant wrote, `Timing.from_json` what the store holds."""
 
     @classmethod
     def parse(
         cls, data: Mapping[str, object], *, hash_key: str = "", exclusions: Sequence[object] | Exclusions | None = None
-    ) -> "Timing":
+    ) -> Self:
         """Read the `timing` object of a schedule. Raises TimingError with the path of the faulty member.
 
         `hash_key` is what `H` and the default anchor of an interval are hashed from; `exclusions` days without a fire.
         """
-        from rota.calendar.reading import read_timing
-
-        return read_timing(data, hash_key=hash_key, exclusions=exclusions)
+        return cls._of(read_timing(data, hash_key=hash_key, exclusions=exclusions))
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> "Timing":
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read back what `to_json` wrote. Raises TimingError."""
-        from rota.calendar.reading import read_timing
-
         timing = {name: value for name, value in document.items() if name != "exclusions"}
-        return read_timing(timing, hash_key="", exclusions=document.get("exclusions"))
+        return cls._of(read_timing(timing, hash_key="", exclusions=document.get("exclusions")))
 
-    def to_json(self) -> dict[str, Any]:
-        """The canonical document: H resolved, the anchor set, exclusions included."""
-        return dict(self.document)
-
-    def key(self) -> str:
-        """The canonical text that identifies the timing."""
-        return json.dumps(self.document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-    @property
-    def time_zone(self) -> str | None:
-        """The name of its zone; None when it has none."""
-        return self.zone.name if self.zone is not None else None
-
-    def next_after(self, t: datetime) -> datetime | None:
-        """The first fire strictly later than `t`; None if there is none any more."""
-        found = self._next_raw(t)
-        while found is not None and self.exclusions:
-            resume = self._after_excluded(found)
-            if resume is None:
-                return found
-            found = self._next_raw(resume)
-        return found
-
-    def _next_raw(self, t: datetime) -> datetime | None:
-        if self.walk is not None:
-            found = self.walk.next_fire((t - EPOCH) // _SECOND)
-            return None if found is None else from_seconds(found)
-        if self.period is not None:
-            assert self.anchor is not None
-            k = (t - self.anchor) // self.period + 1
-            return self.anchor + max(k, 0) * self.period
-        assert self.at is not None
-        return self.at if self.at > t else None
-
-    def _after_excluded(self, at: datetime) -> datetime | None:
-        """If the local day of `at` is excluded: an instant before which nothing fires; else None."""
-        zone = self.zone
-        seconds = to_seconds(at)
-        offset = zone.offset_at(seconds) if zone is not None else 0
-        last = self.exclusions.end_of((seconds + offset) // 86_400)
-        if last is None:
-            return None
-        # Skip to a little before the end of the range: offsets may change meanwhile.
-        return max(at, from_seconds((last + 1) * 86_400 - offset - 26 * 3600))
-
-    def fires(self, after: datetime, through: datetime) -> Iterator[datetime]:
-        """The fires in `(after, through]`, ascending, one at a time."""
-        at = self.next_after(after)
-        while at is not None and at <= through:
-            yield at
-            at = self.next_after(at)
-
-    def prev_before(self, t: datetime, *, not_before: datetime = EPOCH) -> datetime | None:
-        """The last fire strictly earlier than `t` and later than `not_before`; about thirty look-ups however far back."""
-        return self.last_through(t - _MICROSECOND, not_before=not_before)
-
-    def last_through(self, t: datetime, *, not_before: datetime = EPOCH) -> datetime | None:
-        """The last fire at or before `t` and later than `not_before`."""
-        first = self.next_after(not_before)
-        if first is None or first > t:
-            return None
-        for back in (60, 3_600, 86_400, 32 * 86_400, 366 * 86_400, 8 * 366 * 86_400):
-            start = t - timedelta(seconds=back)
-            if start > not_before:
-                found = self.next_after(start)
-                if found is not None and found <= t:
-                    first = found
-                    break
-        low, high = first, t + _MICROSECOND
-        while high - low > _SECOND:
-            middle = low + (high - low) / 2
-            found = self.next_after(middle)
-            if found is not None and found <= t:
-                low = found
-            else:
-                high = middle
-        found = self.next_after(low)
-        return found if found is not None and found <= t else low
-
-    def count_between(self, after: datetime, through: datetime) -> int:
-        """How many fires lie in `(after, through]`, without walking them (walks only around excluded days)."""
-        if through <= after:
-            return 0
-        if self.exclusions:
-            return sum(1 for _ in self.fires(after, through))
-        if self.walk is not None:
-            return self.walk.count(to_seconds(after), to_seconds(through))
-        if self.period is not None:
-            assert self.anchor is not None
-            return max(self._index(through) - self._index(after), 0)
-        assert self.at is not None
-        return int(after < self.at <= through)
-
-    def _index(self, t: datetime) -> int:
-        assert self.anchor is not None
-        assert self.period is not None
-        return max((t - self.anchor) // self.period + 1, 0)
-
-    def nth_after(self, after: datetime, n: int) -> datetime | None:
-        """The n-th fire (from 1) strictly later than `after`; None if there are fewer."""
-        if self.period is not None and not self.exclusions:
-            first = self.next_after(after)
-            return None if first is None else first + (n - 1) * self.period
-        low, high = after, after + timedelta(days=1)
-        while self.count_between(after, high) < n:
-            if high.year > 9000 or self.next_after(high) is None:
-                return None
-            low, high = high, high + (high - after)
-        while high - low > _SECOND:
-            middle = low + (high - low) // 2
-            low, high = (middle, high) if self.count_between(after, middle) < n else (low, middle)
-        return self.next_after(low)
+    @classmethod
+    def _of(cls, core: TimingCore) -> Self:
+        return cls(**{field.name: getattr(core, field.name) for field in fields(core)})
 
     def describe(self) -> str:
         """The rule in plain words."""
-        from rota.calendar.describe import describe
-
         return describe(self)
 
     def preview(
@@ -190,39 +56,6 @@ class Timing:
         starts_at: datetime | None = None,
         ends_at: datetime | None = None,
         exclusions: Sequence[object] | None = None,
-    ) -> "list[Any]":
+    ) -> list[Fire]:
         """The next `n` fires with marks, and between them what does not fire; see `rota.calendar.preview`."""
-        from rota.calendar.preview import preview
-
         return preview(self, after, n, starts_at=starts_at, ends_at=ends_at, exclusions=exclusions)
-
-    def with_exclusions(self, exclusions: Exclusions) -> Self:
-        """The same timing without the excluded days."""
-        from dataclasses import replace
-
-        document = {name: value for name, value in self.document.items() if name != "exclusions"}
-        if exclusions:
-            document["exclusions"] = exclusions.to_json()
-        return replace(self, exclusions=exclusions, document=document)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Timing) and self.key() == other.key()
-
-    def __hash__(self) -> int:
-        return hash(self.key())
-
-
-def wall_text(timing: Timing, at: datetime) -> str:
-    """The wall time with offset of an instant, in the timing's zone."""
-    zone = timing.zone
-    if zone is None:
-        return write_instant(at)
-    return at.astimezone(zone.info).isoformat()
-
-
-UTC_MIN: Final = datetime(1, 1, 1, tzinfo=UTC)
-
-
-def refuse(message: str, *, field: str = "timing", code: str = "bad_timing", hint: str = "") -> TimingError:
-    """A TimingError, for `raise refuse(...)`."""
-    return TimingError(message, field=field, code=code, hint=hint)

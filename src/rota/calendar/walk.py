@@ -1,8 +1,8 @@
 """From wall times to instants: the fires of a daily pattern in a zone under a DST policy.
 
 A pattern answers in wall time, a zone is a row of segments of constant offset; within a segment both run side by side.
-Only at a segment's start does the policy speak: wall times that were shown before (fold), or that were jumped over (gap).
-All numbers are whole seconds since 1970.
+Only at a segment's start does the policy speak: wall times that were shown before (fold), or that were jumped over
+(gap). All numbers are whole seconds since 1970.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,8 @@ class Pattern(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """How one segment is read: wall times below `low` or from `high` on do not count; `gap_low` is where a gap began."""
+    """How one segment is read: wall times below `low` or from `high` on do not count; `gap_low` is where a gap
+    began."""
 
     low: int
     high: int
@@ -101,8 +102,8 @@ class Walk:
     def _in_segment(self, segment: Segment, at: int) -> tuple[int | None, int | None]:
         """The first fire of a segment at or after `at`, and the first matching wall time behind it if there is none."""
         rules = self._rules
-        wall = at + segment.offset
-        wall = self._pattern.next_wall(max(rules.low, wall))
+        start = at + segment.offset
+        wall = self._pattern.next_wall(start if start > rules.low else rules.low)  # noqa: FURB136 - the hottest line
         found = wall - segment.offset if wall is not None and wall < rules.high else None
         if rules.gap_low is not None:
             moved = self._moved(segment, rules.gap_low, at)

@@ -1,8 +1,8 @@
 """Time zones as intervals of constant offset, read from the tzdata package alone.
 
-A zone is a list of segments `[start, end)` in seconds since 1970-01-01T00:00Z, each with one UTC offset. Everything about
-gaps and folds follows from two neighbours: the offset grows -> a gap, it shrinks -> a fold. Offsets come from PEP 615
-(`zoneinfo`), so what lies behind the table's end follows its POSIX rule.
+A zone is a list of segments `[start, end)` in seconds since 1970-01-01T00:00Z, each with one UTC offset. Everything
+about gaps and folds follows from two neighbours: the offset grows -> a gap, it shrinks -> a fold. Offsets come from
+PEP 615 (`zoneinfo`), so what lies behind the table's end follows its POSIX rule.
 """
 
 import importlib.resources
@@ -23,7 +23,7 @@ from rota.calendar.errors import TimingError
 FIRST_YEAR: Final = 1850
 _DAY: Final = 86_400
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# zone.tab-style aliases of fixed offset whose names people take for offsets with the opposite sign are still IANA names.
+# Files beside the zones that are none.
 _NOT_ZONES: Final = frozenset({"localtime", "posixrules", "Factory"})
 
 
