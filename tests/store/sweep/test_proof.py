@@ -12,13 +12,28 @@ import pytest
 from rota.base.clock import SystemClock
 from rota.base.db import Database
 from rota.base.errors import Conflict, ValidationFailed, VersionMismatch
-from rota.plan import edits, states
+from rota.base.model import RunKey
+from rota.plan import backfill, edits, occurrences, states
+from rota.plan.backfill import Backfiller
 from rota.sweep.fires import Window
 from rota.sweep.reconcile import Auditor
 from rota.sweep.report import Report
 from support.planning import ACTOR, TENANT, Cell, instant
 
 START = instant("2026-03-01T12:00:00Z")
+
+
+START_DUE = """
+UPDATE occurrences SET lease_until = rota_now() + interval '1 h', attempt = 1, token = 1, started_at = rota_now()
+WHERE schedule_id = $1 AND lease_until IS NULL AND available_at <= rota_now()
+"""
+BURY_DUE = """
+WITH d AS (DELETE FROM occurrences WHERE schedule_id = $1 AND available_at <= rota_now() RETURNING *)
+INSERT INTO dead_letters (shard, schedule_id, scheduled_for, version, tenant_id, lane_id, planned_at, trigger, attempt,
+    failures, losses, token, died_at, reason)
+SELECT shard, schedule_id, scheduled_for, version, tenant_id, lane_id, planned_at, trigger, 1, 1, 0, 1, rota_now(),
+    'rejected' FROM d
+"""
 
 
 class Proof:
@@ -34,8 +49,13 @@ class Proof:
     async def go_on(self, seconds: float) -> None:
         await self.cell.after(seconds)
 
+    async def now(self) -> datetime:
+        now: datetime = await self.cell.connection.fetchval("SELECT rota_now()")
+        return now
+
     async def plan(self) -> None:
         await self.cell.plan()
+        await Backfiller(self.db).tick()
 
     async def run_due(self, chance: random.Random | None = None) -> None:
         """Finish what is due: all of it, or some."""
@@ -51,7 +71,7 @@ class Proof:
                 )
 
     async def audit(self) -> Report:
-        now: datetime = await self.cell.connection.fetchval("SELECT rota_now()")
+        now = await self.now()
         window = Window(from_at=START - timedelta(days=1), until_at=now + timedelta(hours=1))
         return await Auditor(self.db, SystemClock()).audit(window)
 
@@ -68,6 +88,10 @@ def assert_proved(report: Report) -> None:
     assert (document["absent"], document["extra"]) == ([], [])
 
 
+ACTIONS = (
+    *("create", "label", "timing", "pause", "resume", "misfire", "cancel", "run"),
+    *("backfill", "start", "stop", "die", "plan", "plan"),
+)
 SECONDLY = {"every": "1s", "anchor": "2026-01-01T00:00:00Z"}
 MINUTELY = {"cron": "* * * * *", "time_zone": "UTC"}
 
@@ -135,6 +159,16 @@ async def test_a_cadence_made_while_the_planner_is_between_reading_and_locking_i
     assert_proved(await proof.audit())
 
 
+async def test_a_backfill_of_the_past_stands_beside_the_rhythm(proof: Proof):
+    schedule_id = await proof.create(timing=MINUTELY)
+    start = START - timedelta(minutes=10)
+    await backfill.start_backfill(proof.db, TENANT, schedule_id, ACTOR, start=start, end=START, rate=100.0)
+    await proof.plan()
+    report = await proof.audit()
+    assert_proved(report)
+    assert dict(report.outside) == {"backfill": 10}
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_random_days_are_proved_complete(proof: Proof, seed: int):
     chance = random.Random(seed)
@@ -142,9 +176,7 @@ async def test_random_days_are_proved_complete(proof: Proof, seed: int):
     known: list[UUID] = []
 
     async def act() -> None:
-        match chance.choice(
-            ["create", "label", "timing", "pause", "resume", "misfire", "cancel", "run", "plan", "plan"]
-        ):
+        match chance.choice(ACTIONS):
             case "create":
                 policy = {"policy": chance.choice(["skip", "fire_once", "catch_up"]), "max_catch_up": 3}
                 known.append(
@@ -166,6 +198,20 @@ async def test_random_days_are_proved_complete(proof: Proof, seed: int):
                 await states.resume_schedule(proof.db, TENANT, chance.choice(known), ACTOR, missed="misfire")
             case "cancel" if known and chance.random() < 0.3:
                 await states.cancel_schedule(proof.db, TENANT, chance.choice(known), ACTOR)
+            case "backfill" if known:
+                now = await proof.now()
+                start, end = now - timedelta(seconds=300), now - timedelta(seconds=chance.choice([0, 60]))
+                one = chance.choice(known)
+                await backfill.start_backfill(proof.db, TENANT, one, ACTOR, start=start, end=end, rate=100.0)
+            case "start" if known:
+                await proof.cell.connection.execute(START_DUE, chance.choice(known))
+            case "stop" if known:
+                row = await proof.cell.connection.fetchrow("SELECT * FROM occurrences ORDER BY scheduled_for LIMIT 1")
+                if row is not None:
+                    key = RunKey(row["schedule_id"], row["version"], row["scheduled_for"])
+                    await occurrences.cancel_occurrence(proof.db, TENANT, key, ACTOR)
+            case "die" if known:
+                await proof.cell.connection.execute(BURY_DUE, chance.choice(known))
             case "run" if known:
                 await edits.run_schedule(proof.db, TENANT, chance.choice(known), ACTOR)
             case _:
