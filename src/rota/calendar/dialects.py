@@ -139,13 +139,16 @@ def _unix(text: str, *, has_seconds: bool) -> CronRule:
         _expect(fields, (5,), "unix5", "minute hour day-of-month month day-of-week")
         seconds = frozenset({0})
     minute, hour, day, month, weekday = fields
+    # A crontab whose step leaves its field once only is a mistake that users met as "every 90 minutes runs hourly".
+    minute_form = _UNIX_MINUTE if has_seconds else replace(_UNIX_MINUTE, most_step=59)
+    hour_form = _UNIX_HOUR if has_seconds else replace(_UNIX_HOUR, most_step=24)
     open_forms = ("*", "?", "*/1")
     return _rule(
         text,
         fields=fields,
         seconds=seconds,
-        minutes=read_plain(minute, _UNIX_MINUTE),
-        hours=read_plain(hour, _UNIX_HOUR),
+        minutes=read_plain(minute, minute_form),
+        hours=read_plain(hour, hour_form),
         day_of_month=None if day in open_forms else read_day_of_month(day, _UNIX_DAY, _UNIX_DAYS),
         months=read_plain(month, _UNIX_MONTH),
         day_of_week=None if weekday in open_forms else read_day_of_week(weekday, _UNIX_WEEKDAY, _UNIX_DAYS),
