@@ -94,11 +94,16 @@ def needs(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
     """A parameter of a route: the caller, who must have this scope. Forbidden otherwise."""
 
     async def caller(request: Request) -> Principal:
-        principal: Principal = request.state.principal
-        allow(principal, scope)
-        return principal
+        return caller_of(request, scope)
 
     return caller
+
+
+def caller_of(request: Request, scope: Scope) -> Principal:
+    """The caller of a route that takes its parameters itself. Forbidden without the scope."""
+    principal: Principal = request.state.principal
+    allow(principal, scope)
+    return principal
 
 
 Reader = Annotated[Principal, Depends(needs(Scope.READ))]

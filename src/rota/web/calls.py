@@ -7,10 +7,20 @@ from fastapi import Header, Request
 from rota.base.errors import FieldError, ValidationFailed
 from rota.catalog.idempotency import IdempotencyKey
 
-IdempotencyHeader = Annotated[
-    str | None,
-    Header(alias="Idempotency-Key", description="Sent again, it gives the first answer and no second effect."),
-]
+_SENT_AGAIN = "Sent again, it gives the first answer and no second effect."
+IdempotencyHeader = Annotated[str | None, Header(alias="Idempotency-Key", description=_SENT_AGAIN)]
+# The same, described for a route that reads the header itself.
+IDEMPOTENCY_PARAMETER: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": False,
+            "description": _SENT_AGAIN,
+            "schema": {"type": "string"},
+        }
+    ]
+}
 IfMatch = Annotated[str | None, Header(alias="If-Match", description='The version that was read, such as "3".')]
 
 

@@ -41,10 +41,15 @@ class AppState:
         return moment
 
 
-async def shared(request: Request) -> AppState:
+def parts_of(request: Request) -> AppState:
     """The application's parts."""
     state: AppState = request.app.state.parts
     return state
+
+
+async def shared(request: Request) -> AppState:
+    """The application's parts, as a parameter of a route."""
+    return parts_of(request)
 
 
 Shared = Annotated[AppState, Depends(shared)]
