@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rota.base.model import RunKey
+from rota.base.model import RunKey, format_tenant_id
 from rota.catalog.fields import format_instant
 from rota.sweep.fires import Window
 from rota.sweep.verdict import VERDICT_OF_STATE, Finding, Judgement, Verdict
@@ -75,7 +75,7 @@ class Report:
         return {
             "from": format_instant(self.window.from_at),
             "to": format_instant(self.window.until_at),
-            "tenant_id": self.tenant_id,
+            "tenant_id": None if self.tenant_id is None else format_tenant_id(self.tenant_id),
             "schedules": self.n_schedules,
             "expected": self.n_expected,
             "counts": judged,
