@@ -141,6 +141,15 @@ async def test_the_states_that_users_see_are_told_apart(api: Api, rows: Rows):
     assert (await api.get("/v1/occurrences?state=asleep")).status == 422
 
 
+async def test_what_became_available_late_is_listed_at_its_scheduled_time(api: Api, rows: Rows):
+    made = [await rows.waiting(NOON + timedelta(hours=hour)) for hour in range(5)]
+    made.insert(2, await rows.waiting(NOON + timedelta(hours=1, minutes=30), in_=timedelta(hours=3), failures=1))
+    made.insert(0, await rows.waiting(NOON - timedelta(hours=1), in_=timedelta(hours=2), failures=1))
+    assert await _keys(api) == made[::-1]
+    assert await _keys(api, "&state=enqueued") == [made[number] for number in (6, 5, 4, 2, 1)]
+    assert await _keys(api, "&state=retry_wait") == [made[3], made[0]]
+
+
 async def test_many_at_one_instant_are_paged_without_loss(api: Api, rows: Rows, connection: asyncpg.Connection):
     made = []
     for number in range(7):

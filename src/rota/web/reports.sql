@@ -70,16 +70,35 @@ ORDER BY scheduled_for DESC, version DESC LIMIT $8::integer;
 
 -- name: occurrence_page_hot (tenant_id, from_at, to_at, before_at, before_id, before_version, n, state)
 -- What is not finished of a whole tenant. There is no index by tenant, which planning would pay for at every insert:
--- its lanes lead to what waits (available_at is never before scheduled_for, so the lower bound holds for both), and
--- what runs is little.
-WITH waiting AS (
-    SELECT o.* FROM lanes AS l
-    JOIN LATERAL (
-        SELECT * FROM occurrences AS o
+-- its lanes lead to what waits, and what runs is little. available_at is never before scheduled_for. So the rows with
+-- the latest available_at up to the cursor, a page of each lane, tell how far back the page can reach (probe, edge), and
+-- only rows from there on are looked at; those that became available after the cursor are among them.
+WITH probe AS (
+    SELECT o.scheduled_for FROM lanes AS l
+    CROSS JOIN LATERAL (
+        SELECT o.scheduled_for FROM occurrences AS o
         WHERE o.lane_id = l.lane_id AND o.lease_until IS NULL AND o.available_at >= $2::timestamptz
+            AND o.available_at <= least($3::timestamptz, $4::timestamptz,
+                CASE WHEN $8::text = 'enqueued' THEN rota_now() END)
             AND o.scheduled_for >= $2::timestamptz AND o.scheduled_for < $3::timestamptz
             AND (o.scheduled_for, o.schedule_id, o.version) < ($4::timestamptz, $5::uuid, $6::integer)
-    ) AS o ON true
+            AND ($8::text IS NULL OR $8::text = CASE WHEN o.available_at <= rota_now() THEN 'enqueued'
+                WHEN o.failures + o.losses > 0 THEN 'retry_wait' ELSE 'scheduled' END)
+        ORDER BY o.available_at DESC, o.schedule_id DESC LIMIT $7::integer
+    ) AS o
+    WHERE l.tenant_id = $1::bigint AND $8::text IS DISTINCT FROM 'running'
+    ORDER BY o.scheduled_for DESC LIMIT $7::integer
+), edge AS MATERIALIZED (
+    SELECT CASE WHEN count(*) < $7::integer THEN $2::timestamptz ELSE min(scheduled_for) END AS at FROM probe
+), waiting AS (
+    SELECT o.* FROM lanes AS l
+    CROSS JOIN LATERAL (
+        SELECT * FROM occurrences AS o
+        WHERE o.lane_id = l.lane_id AND o.lease_until IS NULL AND o.available_at >= (SELECT at FROM edge)
+            AND o.available_at <= CASE WHEN $8::text = 'enqueued' THEN rota_now() ELSE 'infinity' END
+            AND o.scheduled_for >= (SELECT at FROM edge) AND o.scheduled_for < $3::timestamptz
+            AND (o.scheduled_for, o.schedule_id, o.version) < ($4::timestamptz, $5::uuid, $6::integer)
+    ) AS o
     WHERE l.tenant_id = $1::bigint AND $8::text IS DISTINCT FROM 'running'
 ), running AS (
     SELECT * FROM occurrences
