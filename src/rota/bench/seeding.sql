@@ -83,7 +83,7 @@ TRUNCATE occurrences, finished_occurrences, attempts, dead_letters, missed_range
 TRUNCATE schedules, schedule_versions;
 
 -- name: bench_sizes (names)
-SELECT relname, pg_total_relation_size(c.oid) AS bytes, coalesce(s.n_dead_tup, 0) AS n_dead
+SELECT c.relname, pg_total_relation_size(c.oid) AS bytes, coalesce(s.n_dead_tup, 0) AS n_dead
 FROM pg_class AS c LEFT JOIN pg_stat_user_tables AS s ON s.relid = c.oid
 WHERE c.relname = ANY ($1::text[]);
 
