@@ -52,8 +52,8 @@ class Running:
         await self.connection.execute(
             "INSERT INTO occurrences (shard, schedule_id, scheduled_for, version, tenant_id, lane_id, available_at, "
             "planned_at, is_exclusive) SELECT s.shard, s.schedule_id, f.at, s.version, s.tenant_id, s.lane_id, "
-            "f.at, now(), l.overlap <> 'allow' FROM schedules AS s JOIN lanes AS l USING (lane_id) CROSS JOIN LATERAL (SELECT "
-            "date_trunc('second', now()) - make_interval(secs => $2 + i) AS at "
+            "f.at, now(), l.overlap <> 'allow' FROM schedules AS s JOIN lanes AS l USING (lane_id) "
+            "CROSS JOIN LATERAL (SELECT date_trunc('second', now()) - make_interval(secs => $2 + i) AS at "
             "FROM generate_series(0, $3 - 1) AS i) AS f "
             "WHERE s.schedule_id = ANY ($1)",
             ids,
