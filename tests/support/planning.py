@@ -130,7 +130,8 @@ class Cell:
             "WITH gone AS (DELETE FROM occurrences WHERE schedule_id = $1 AND lease_until IS NOT NULL RETURNING *) "
             "INSERT INTO finished_occurrences (shard, schedule_id, scheduled_for, version, tenant_id, state, trigger, "
             "planned_at, available_at, started_at, finished_at, attempt) SELECT shard, schedule_id, scheduled_for, "
-            "version, tenant_id, 'succeeded', trigger, planned_at, available_at, started_at, rota_now(), attempt FROM gone",
+            "version, tenant_id, 'succeeded', trigger, planned_at, available_at, started_at, rota_now(), attempt "
+            "FROM gone",
             schedule.schedule_id,
         )
 
