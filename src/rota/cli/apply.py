@@ -65,9 +65,7 @@ def apply(
         current = _current(client, app_name)
         changes = list(difference(wanted, current, prune=prune))
         _guard_prune(app_name, changes, current, force=force)
-        if as_json:
-            print_json({"app": app_name, "dry_run": dry_run, "changes": [_as_json(change) for change in changes]})
-        else:
+        if not as_json:
             for change in changes:
                 stdout.print(change.line(), markup=False, highlight=False)
         if not dry_run:
@@ -75,6 +73,9 @@ def apply(
                 for change in changes:
                     _carry_out(client, change)
                     advance()
+        if as_json:
+            print_json({"app": app_name, "dry_run": dry_run, "changes": [_as_json(change) for change in changes]})
+            return
         done = "would change" if dry_run else "changed"
         stderr.print(f"{app_name}: {len(changes)} {done}, {len(wanted)} in the file", markup=False, highlight=False)
 

@@ -282,10 +282,11 @@ async def audit_cell(
     """What `rota audit` does: [from_at, until_at), aware instants, of one tenant or all.
 
     What retention may have dropped is left out: the report's window begins where history is whole. ValueError when
-    nothing is left of the window.
+    nothing is left of the window. It ends at the last cursor: what lies behind it is planned by nobody yet.
     """
     today: date = await db.fetch_value(SQL["audit_today"])
     kept_from = start_of(oldest_kept(today, retention_days))
+    latest: datetime = await db.fetch_value(SQL["audit_latest"])
     start = max(from_at, kept_from)
     if until_at <= start:
         raise ValueError(
@@ -293,4 +294,5 @@ async def audit_cell(
             f"history is whole from {kept_from.isoformat()} on and the window begins at {from_at.isoformat()}"
         )
     auditor = Auditor(db, clock, bounds=Bounds(keys_per_s=keys_per_s, n_named=n_named), on_progress=on_progress)
-    return await auditor.audit(Window(from_at=start, until_at=until_at), tenant_id)
+    end = max(start + SHORTEST, min(until_at, latest + SHORTEST))
+    return await auditor.audit(Window(from_at=start, until_at=end), tenant_id)

@@ -5,6 +5,10 @@ SELECT rota_now() AS now, (SELECT min(planned_through) FROM shards) AS planned_t
 -- name: audit_today ()
 SELECT (rota_now() AT TIME ZONE 'UTC')::date;
 
+-- name: audit_latest ()
+-- Nothing behind the last cursor can be judged, however far the window reaches.
+SELECT max(planned_through) FROM shards;
+
 -- name: audit_cursors ()
 -- Read in the snapshot that reads the rows: a slot up to the cursor must be there.
 SELECT shard, planned_through FROM shards ORDER BY shard;
