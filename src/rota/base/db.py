@@ -6,6 +6,7 @@ JSON columns come and go as text (see `rota.base.json`).
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -224,9 +225,12 @@ class Database:
             raise DatabaseUnavailable(f"cannot reach the database: {type(error).__name__}: {error}") from error
 
     async def _release(self, connection: Any, is_broken: bool) -> None:
-        if is_broken:
-            connection.terminate()
-        await asyncio.shield(self._pool.release(connection))
+        # A connection that died is taken back by the pool itself: letting go of it must not fail.
+        with contextlib.suppress(asyncpg.InterfaceError):
+            if is_broken:
+                connection.terminate()
+        with contextlib.suppress(asyncpg.InterfaceError, OSError):
+            await asyncio.shield(self._pool.release(connection))
 
 
 class _Connection(asyncpg.Connection):
